@@ -6,6 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# two threads on two busy cores make a small model ten times slower; NumPy reads this when it is first imported
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # no deadline and no complaint of slowness: the same test is ten times slower when both cores are busy
 settings.register_profile(
     "ci", max_examples=100, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

@@ -104,7 +104,7 @@ class DirtyService(Service):
         if self.guard.is_leaving:
             return
         watching = asyncio.create_task(self.watch(), name=f"{self.id} watch")
-        leaving = asyncio.create_task(manager.status.wait_for_sigexit())  # type: ignore[no-untyped-call]
+        leaving = asyncio.create_task(manager.status.wait_for_sigexit())
         try:
             await asyncio.wait({watching, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -10,6 +10,8 @@ from graia.broadcast import Broadcast
 from graia.broadcast.entities.event import Dispatchable
 from loguru import logger
 
+from dirtybus import log
+
 __all__ = ["listening", "tell"]
 
 
@@ -27,7 +29,7 @@ async def tell(broadcast: Broadcast, event: Dispatchable, *, within_s: float) ->
         logger.warning("listeners of {} still run after {:.1f} s: going on without them", event, within_s)
         return False
     if not posted.cancelled() and (error := posted.exception()) is not None:
-        logger.opt(exception=error).error("{} could not be posted", event)
+        log.error(error, "{} could not be posted: {}", type(event).__name__, error)
     return True
 
 

@@ -10,7 +10,7 @@ from dirtybus.protocol.codec import Resolver, loaded_types
 from dirtybus.stash.ops import StashOp, StashReply
 from dirtybus.stash.port import AsyncPort, SyncPort
 
-__all__ = ["CURRENT", "CURRENT_ASYNC", "bind", "resolve_here", "unbind"]
+__all__ = ["CURRENT", "CURRENT_ASYNC", "bind", "is_bound", "resolve_here", "unbind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ def unbind() -> None:
     """Forget what was bound: the functions of `dirtybus.stash` use the process's default client again."""
     global _bound
     _bound = None
+
+
+def is_bound() -> bool:
+    """Whether a port was bound, so that the process's default client is not asked."""
+    return _bound is not None
 
 
 def resolve_here(module: str, qualname: str) -> type:

@@ -32,7 +32,7 @@ async def forever() -> None:
 
 
 def new_launart() -> Launart:
-    return Launart()  # type: ignore[no-untyped-call]
+    return Launart()
 
 
 class NoTables:
@@ -79,7 +79,7 @@ class UserService(Service):
                 self._say(f"{self.id} prepared")
         if "blocking" in self._stages:
             async with self.stage("blocking"):
-                await (self._block() if self._block else manager.status.wait_for_sigexit())  # type: ignore[no-untyped-call]
+                await (self._block() if self._block else manager.status.wait_for_sigexit())
         if "cleanup" in self._stages:
             async with self.stage("cleanup"):
                 await self._cleanup()

@@ -44,7 +44,7 @@ async def launch(service: DirtyService, limits: ExitLimits = LIMITS) -> Launart:
     launart = new_launart()
     launart.add_component(service)
     attach(launart, limits)
-    await asyncio.wait_for(launart.launch(), WITHIN_S)  # type: ignore[no-untyped-call]
+    await asyncio.wait_for(launart.launch(), WITHIN_S)
     return launart
 
 

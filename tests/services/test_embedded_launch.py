@@ -37,7 +37,7 @@ class Said(list[str]):
 
 @asynccontextmanager
 async def launched(application: Application) -> AsyncIterator[asyncio.Task[None]]:
-    task: asyncio.Task[None] = asyncio.create_task(application.launart.launch())  # type: ignore[no-untyped-call]
+    task: asyncio.Task[None] = asyncio.create_task(application.launart.launch())
     try:
         yield task
     finally:
@@ -63,7 +63,7 @@ async def test_a_cancelled_launch_drains_before_the_cancellation_goes_on() -> No
 async def test_wait_for_a_launch_times_out_in_time_and_in_order() -> None:
     said = Said()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(make(said).launart.launch(), 0.2)  # type: ignore[no-untyped-call]
+        await asyncio.wait_for(make(said).launart.launch(), 0.2)
     assert said[-1] == "arbiter closed"
 
 
@@ -93,7 +93,7 @@ async def test_a_launch_cancelled_twice_kills_at_once() -> None:
 
 async def test_a_launch_raises_what_the_first_failed_service_raised() -> None:
     with pytest.raises(BootFailed, match="no model") as caught:
-        await make(Said(), boot_error=BootFailed("no model")).launart.launch()  # type: ignore[no-untyped-call]
+        await make(Said(), boot_error=BootFailed("no model")).launart.launch()
     assert "service dirtybus.workers" in caught.value.__notes__[0]
 
 
@@ -103,7 +103,7 @@ async def test_a_second_launch_of_a_running_one_is_refused_and_harms_nothing() -
     async with launched(application) as task:
         await said.until("admission open")
         with pytest.raises(DirtyError, match="runs already"):
-            await application.launart.launch()  # type: ignore[no-untyped-call]
+            await application.launart.launch()
         application.guard.request_exit("test")
         await asyncio.wait_for(task, WITHIN_S)
 
@@ -113,7 +113,7 @@ async def test_services_that_require_each_other_are_named() -> None:
     application = make(said)
     application.add(UserService("hen", said, "egg"), UserService("egg", said, "hen"))
     with pytest.raises(ConfigError, match=r"in a circle: .*egg, hen"):
-        await application.launart.launch()  # type: ignore[no-untyped-call]
+        await application.launart.launch()
     assert not said
 
 
@@ -206,7 +206,7 @@ async def test_a_service_whose_id_has_braces_still_fails_by_its_own_error() -> N
     application = make(said)
     application.add(UserService("svc{0}", said, block=crash))
     with pytest.raises(ValueError, match="on purpose"):
-        await asyncio.wait_for(application.launart.launch(), WITHIN_S)  # type: ignore[no-untyped-call]
+        await asyncio.wait_for(application.launart.launch(), WITHIN_S)
 
 
 async def test_no_task_of_ours_is_left_when_the_launch_has_ended() -> None:

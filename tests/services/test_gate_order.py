@@ -81,7 +81,7 @@ async def test_held_events_are_dropped_when_the_start_fails() -> None:
 
     application.add(UserService("poster", said, prepare=post))
     with pytest.raises(ValueError, match="no model"):
-        await asyncio.wait_for(application.launart.launch(), WITHIN_S)  # type: ignore[no-untyped-call]
+        await asyncio.wait_for(application.launart.launch(), WITHIN_S)
     await asyncio.wait_for(asyncio.gather(*posts), WITHIN_S)
     assert "ran" not in said
     assert application.locker.snapshot().dropped == 1

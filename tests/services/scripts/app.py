@@ -278,7 +278,7 @@ def shutdown_on_the_bus() -> Application:
 
     async def ask() -> None:
         made.broadcast.postEvent(ShutdownRequested("asked by a test"))
-        await made.launart.status.wait_for_sigexit()  # type: ignore[no-untyped-call]
+        await made.launart.status.wait_for_sigexit()
 
     made.add(user("asker", block=ask))
     return made
@@ -301,7 +301,7 @@ def threaded(made: Application) -> None:
 
 
 def embedded(made: Application) -> None:
-    asyncio.run(made.launart.launch())  # type: ignore[no-untyped-call]
+    asyncio.run(made.launart.launch())
 
 
 def blocking(made: Application) -> None:

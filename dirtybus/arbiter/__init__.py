@@ -1,0 +1,1 @@
+"""The interpreter of the pool in the owner process: turns its orders into effects."""

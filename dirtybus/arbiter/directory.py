@@ -1,0 +1,121 @@
+"""What the arbiter knows of the apps without importing them: limits, deadlines, and how each action is treated."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from dirtybus.app import AppInfo
+from dirtybus.config import AppSpec, DirtyConfig, check_apps
+from dirtybus.errors import ConfigError, DirtyAppNotFoundError
+from dirtybus.pool.model import ActionKind, OnCancel
+
+__all__ = ["Directory", "Terms"]
+
+_WHOSE: Final = ("the caller's timeout", "the action's timeout", "the app's timeout", "the setting timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one call is to be treated. ``whose`` names the limit that ``timeout_s`` is; None: no deadline."""
+
+    timeout_s: float | None
+    whose: str
+    kind: ActionKind
+    idempotent: bool
+    on_cancel: OnCancel
+
+
+class Directory:
+    """The apps served, as a child process reported them.
+
+    Args:
+        config: the pool's settings.
+        reports: one mapping per app of ``config.apps``, in that order.
+
+    Raises:
+        ConfigError: a class attribute that cannot be, or limits that can never be met; names the app.
+    """
+
+    def __init__(self, config: DirtyConfig, reports: Sequence[Mapping[str, Any]]) -> None:
+        self._config = config
+        self._infos = {info.path: info for info in map(_read, reports)}
+        self.specs = tuple(self._resolved(spec) for spec in config.apps)
+        check_apps(self.specs, config.workers)
+
+    @property
+    def stashes(self) -> tuple[str, ...]:
+        """Every table that an app declares."""
+        return tuple(dict.fromkeys(name for info in self._infos.values() for name in info.stashes))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The import paths of the apps, in the order of the settings."""
+        return tuple(spec.path for spec in self.specs)
+
+    @property
+    def threads_by_app(self) -> Mapping[str, int]:
+        """How many sync actions of each app may run at once in one worker."""
+        return {path: info.threads or self._config.threads for path, info in self._infos.items()}
+
+    def threads(self, apps: Sequence[str]) -> int:
+        """Return how many threads a worker with ``apps`` has: as many as the hungriest of them may use."""
+        return max((self.threads_by_app[app] for app in apps), default=1)
+
+    def terms(self, app: str, action: str, timeout_s: float | None) -> Terms:
+        """Return how a call is treated; a ``timeout_s`` of 0 asks for no deadline.
+
+        Raises:
+            DirtyAppNotFoundError: no such app is served; names the nearest.
+        """
+        info = self._infos.get(app)
+        if info is None:
+            raise self._not_found(app)
+        options = info.actions.get(action, info.default)
+        limits = (timeout_s, options.timeout_s, info.timeout_s, self._config.timeout_s)
+        chosen, whose = next(((s, w) for s, w in zip(limits, _WHOSE, strict=True) if s is not None), (None, ""))
+        return Terms(
+            timeout_s=chosen or None,
+            whose=whose,
+            kind=ActionKind.ASYNC if options.is_async else ActionKind.SYNC,
+            idempotent=options.idempotent,
+            on_cancel=OnCancel(options.on_cancel),
+        )
+
+    def _not_found(self, app: str) -> DirtyAppNotFoundError:
+        near = difflib.get_close_matches(app, self.paths, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"served here: {', '.join(self.paths) or 'no app'}"
+        return DirtyAppNotFoundError(app, f"no app {app!r} is served here; {hint}")
+
+    def _resolved(self, spec: AppSpec) -> AppSpec:
+        if spec.workers is not None:
+            return spec
+        return replace(spec, workers=self._infos[spec.path].workers)
+
+
+def _read(report: Mapping[str, Any]) -> AppInfo:
+    path = report["path"]
+    for name, wanted, fits in _CHECKS:
+        if not fits(report.get(name)):
+            raise ConfigError(f"app {path!r}: the class attribute {name} must be {wanted}, not {report.get(name)!r}")
+    return msgspec.convert(report, AppInfo)
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (type(value) is int and value >= 1)
+
+
+def _is_span(value: object) -> bool:
+    return value is None or (type(value) in {int, float} and value >= 0)  # type: ignore[operator]
+
+
+_CHECKS: Final = (
+    ("workers", "a whole number >= 1, or None for all workers", _is_count),
+    ("threads", "a whole number >= 1, or None for the pool's setting", _is_count),
+    ("timeout_s", "a number of seconds >= 0 (0 for none), or None for the pool's setting", _is_span),
+    ("stashes", "a list of table names", lambda names: all(isinstance(n, str) and n for n in names)),
+)

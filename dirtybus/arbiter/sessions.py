@@ -1,0 +1,173 @@
+"""One attached client that speaks the native protocol. Bodies pass through unopened; ids are the client's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from dirtybus.arbiter.calls import Request
+from dirtybus.config import DirtyConfig
+from dirtybus.errors import DirtyError, LocalProtocolError, QueueFull
+from dirtybus.pool.model import CallId
+from dirtybus.protocol.connection import Connection, Side
+from dirtybus.protocol.frames import Buffer
+from dirtybus.protocol.messages import (
+    Answer,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    Drain,
+    End,
+    Failure,
+    Head,
+    Hello,
+    Manage,
+    Message,
+    Progress,
+    Refusal,
+    Reply,
+    StashAsk,
+    StatusAsk,
+)
+from dirtybus.stash.port import LocalPort
+from dirtybus.stash.wire import answer_message, op_of
+from dirtybus.transport.link import Link
+from dirtybus.transport.sinks import Sink
+from dirtybus.version import __version__
+
+__all__ = ["NativeSession", "SessionArbiter"]
+
+
+class SessionArbiter(Protocol):
+    """What a session needs of the arbiter."""
+
+    config: DirtyConfig
+    stash_port: LocalPort
+
+    def submit(self, request: Request, sink: Sink) -> CallId: ...
+    def cancel(self, call_id: CallId) -> None: ...
+    def credit(self, call_id: CallId, chunks: int) -> None: ...
+    def status(self) -> Mapping[str, Any]: ...
+    def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any: ...
+
+
+class NativeSession(Link):
+    """Calls, questions and orders of one client, from its first byte to its end.
+
+    Args:
+        arbiter: does what is asked.
+        on_closed: told once when the client is gone; its open calls are cancelled by then.
+    """
+
+    def __init__(self, arbiter: SessionArbiter, on_closed: Callable[[NativeSession], None]) -> None:
+        config = arbiter.config
+        super().__init__(
+            Connection(Side.CALLEE, config.max_payload_bytes), self._take, self._note_lost, self._note_room
+        )
+        self._arbiter = arbiter
+        self._on_closed = on_closed
+        self._max_open = config.max_queued
+        self._open: dict[int, _Words] = {}
+        self._is_lost = False
+
+    def announce_drain(self) -> None:
+        """Tell the client that no new calls are taken."""
+        self.send(Message(Drain()))
+
+    def forget(self, client_id: int) -> None:
+        """The last word on a call was sent."""
+        self._open.pop(client_id, None)
+
+    def _take(self, message: Message) -> None:
+        match message.head:
+            case Call() as head:
+                self._submit(message.id, head, message.body)
+            case Cancel():
+                if words := self._open.get(message.id):
+                    self._arbiter.cancel(words.call_id)
+            case Credit() as head:
+                if words := self._open.get(message.id):
+                    self._arbiter.credit(words.call_id, head.chunks)
+            case StashAsk():
+                self._answer(
+                    message.id, lambda: answer_message(self._arbiter.stash_port.ask(op_of(message)), message.id)
+                )
+            case StatusAsk():
+                self._answer(message.id, lambda: Message(Answer(value=self._arbiter.status()), message.id))
+            case Manage(verb=verb, arguments=arguments):
+                self._answer(
+                    message.id, lambda: Message(Answer(value=self._arbiter.manage(verb, arguments)), message.id)
+                )
+            case Hello():
+                self.send(Message(_hello(self._arbiter.config)))
+
+    def _submit(self, client_id: int, head: Call, body: Any) -> None:
+        words = _Words(self, client_id)
+        request = Request(
+            app=head.app, action=head.action, body=body, timeout_s=head.time_left_s, window=max(1, head.window)
+        )
+        self._open[client_id] = words
+        try:
+            if len(self._open) > self._max_open:
+                raise QueueFull(f"this client has {self._max_open} calls open; wait for answers", retry_after_s=1.0)
+            words.call_id = self._arbiter.submit(request, words)
+        except DirtyError as exc:
+            words.fail(exc)
+
+    def _answer(self, ask_id: int, answer: Callable[[], Message]) -> None:
+        try:
+            self.send(answer())
+        except DirtyError as exc:
+            self.send(Message(Refusal(error=exc.to_dict()), ask_id))
+
+    def _note_room(self, has_room: bool) -> None:
+        # a client that does not read its answers may not ask for more: so nothing piles up here
+        if has_room:
+            self.resume_reading()
+        else:
+            self.pause_reading()
+
+    def _note_lost(self, exc: Exception | None) -> None:
+        for words in list(self._open.values()):
+            self._arbiter.cancel(words.call_id)
+        self._open.clear()
+        self._on_closed(self)
+
+
+class _Words:
+    """The sink of one client's call: says each word again under the client's id."""
+
+    __slots__ = ("_client_id", "_session", "call_id")
+
+    def __init__(self, session: NativeSession, client_id: int) -> None:
+        self._session = session
+        self._client_id = client_id
+        self.call_id = CallId(0)
+
+    def chunk(self, body: Buffer) -> None:
+        self._session.send(Message(Chunk(), self._client_id, (body,)))
+
+    def progress(self, report: Progress) -> None:
+        self._session.send(Message(report, self._client_id))
+
+    def reply(self, body: Buffer) -> None:
+        self._last(Reply(), (body,))
+
+    def end(self) -> None:
+        self._last(End(), ())
+
+    def fail(self, error: DirtyError) -> None:
+        self._last(Failure(error=error.to_dict()), ())
+
+    def _last(self, head: Head, body: tuple[Buffer, ...]) -> None:
+        self._session.forget(self._client_id)
+        try:
+            self._session.send(Message(head, self._client_id, body))
+        except LocalProtocolError as exc:
+            self._session.send(Message(Failure(error=exc.to_dict()), self._client_id))
+
+
+def _hello(config: DirtyConfig) -> Hello:
+    return Hello(role="arbiter", pid=os.getpid(), version=__version__, max_payload_bytes=config.max_payload_bytes)

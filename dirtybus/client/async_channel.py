@@ -1,0 +1,213 @@
+"""A connection shared by the tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+
+from dirtybus.client.patience import Patience
+from dirtybus.errors import DirtyConnectionError, DirtyError
+from dirtybus.protocol.arguments import encode_arguments
+from dirtybus.protocol.connection import Connection, Side
+from dirtybus.protocol.messages import (
+    Answer,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    End,
+    Failure,
+    Head,
+    Message,
+    Progress,
+    Refusal,
+    Reply,
+)
+from dirtybus.transport.link import Link, open_link
+from dirtybus.transport.listener import connect
+from dirtybus.transport.posix import has_news
+from dirtybus.transport.sinks import Sink, StreamSink, ValueSink
+
+__all__ = ["AsyncChannel"]
+
+_MAX_PAYLOAD_BYTES = 2**32 - 1  # the arbiter's limit is the one that counts
+OnProgress = Callable[[Progress], object]
+
+
+class AsyncChannel:
+    """Calls and questions over one connection, matched by id. Made by `open`; used on one loop."""
+
+    def __init__(self, path: str, window: int) -> None:
+        self.path = path
+        self.loop = asyncio.get_running_loop()
+        self._window = window
+        connection = Connection(Side.CALLER, _MAX_PAYLOAD_BYTES)
+        self._link = Link(connection, self._take, self._note_lost)
+        self._ids = itertools.count(1)
+        self._sinks: dict[int, Sink] = {}
+        self._asks: dict[int, asyncio.Future[Message]] = {}
+        self.late = 0
+        self._sock: Any = None
+
+    @classmethod
+    async def open(cls, path: str, *, connect_timeout_s: float, window: int) -> AsyncChannel:
+        """Connect to the arbiter at ``path``. Raises `DirtyConnectionError` when nobody listens there."""
+        channel = cls(path, window)
+        channel._sock = sock = await asyncio.to_thread(connect, path, timeout_s=connect_timeout_s)
+        sock.setblocking(False)
+        await open_link(sock, channel._link)
+        return channel
+
+    async def look(self) -> None:
+        """Let the loop take in what the arbiter has said, its end above all, before work is entrusted to it."""
+        if not has_news(self._sock):
+            return  # the usual case, at the price of one system call
+        for _ in range(2):  # once for the selector to see it, once for the link to hear it
+            await asyncio.sleep(0)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a new call may go this way: this loop, and the arbiter is there."""
+        return self._link.is_open and self.loop is asyncio.get_running_loop()
+
+    async def execute(
+        self,
+        app: str,
+        action: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        patience: Patience,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """Run an action and return its value; the list of chunks when it yields. Cancelling cancels the call."""
+        call_id = next(self._ids)
+        sink = ValueSink(lambda chunks: self._credit(call_id, chunks), on_progress)
+        self._start(call_id, sink, app, action, args, kwargs, patience)
+        try:
+            async with asyncio.timeout(patience.wait_s):
+                return await sink.outcome
+        except TimeoutError as exc:
+            if isinstance(exc, DirtyError):
+                raise
+            raise patience.exhausted(app, action) from None
+        finally:
+            self._leave(call_id)
+
+    async def stream(
+        self,
+        app: str,
+        action: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        patience: Patience,
+        idle_timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """Yield what an action yields. Closing or dropping the iterator ends the work."""
+        call_id = next(self._ids)
+        sink = StreamSink(lambda chunks: self._credit(call_id, chunks), self._window, on_progress)
+        self._start(call_id, sink, app, action, args, kwargs, patience)
+        try:
+            while chunk := await sink.read(idle_timeout_s):
+                yield chunk[0]
+        finally:
+            self._leave(call_id)
+
+    async def ask(self, message_of: Callable[[int], Message]) -> Message:
+        """Ask the arbiter itself and return its answer.
+
+        Raises:
+            DirtyError: it refused.
+            DirtyConnectionError: it went away before it answered.
+        """
+        ask_id = next(self._ids)
+        answer: asyncio.Future[Message] = self.loop.create_future()
+        self._asks[ask_id] = answer
+        try:
+            self._send(message_of(ask_id))
+            message = await answer
+        finally:
+            del self._asks[ask_id]
+        if isinstance(message.head, Refusal):
+            raise DirtyError.from_dict(message.head.error)
+        return message
+
+    async def close(self) -> None:
+        """Hang up; open calls fail with `DirtyConnectionError`. May be called twice."""
+        self._link.close()
+        self._note_lost(None)
+
+    # --- words ---
+
+    def _start(
+        self,
+        call_id: int,
+        sink: Sink,
+        app: str,
+        action: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        patience: Patience,
+    ) -> None:
+        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+        body = encode_arguments(args, kwargs)
+        self._sinks[call_id] = sink
+        try:
+            self._send(Message(head, call_id, body))
+        except BaseException:
+            del self._sinks[call_id]
+            raise
+
+    def _leave(self, call_id: int) -> None:
+        """The caller has left: when the call has no last word yet, it is cancelled."""
+        if self._sinks.pop(call_id, None) is not None and self._link.is_open:
+            self._send(Message(Cancel(), call_id))
+
+    def _credit(self, call_id: int, chunks: int) -> None:
+        if call_id in self._sinks:
+            self._send(Message(Credit(chunks=chunks), call_id))
+
+    def _send(self, message: Message) -> None:
+        if not self._link.send(message):
+            raise DirtyConnectionError("the arbiter closed the connection", self.path)
+
+    def _take(self, message: Message) -> None:
+        head = message.head
+        if isinstance(head, Answer | Refusal):
+            asked = self._asks.get(message.id)
+            if asked is not None and not asked.done():
+                asked.set_result(message)
+            return
+        sink = self._sinks.get(message.id)
+        if sink is None:
+            self.late += isinstance(head, Reply | Failure | End)
+        else:
+            self._pass_on(message, head, sink)
+
+    def _pass_on(self, message: Message, head: Head, sink: Sink) -> None:
+        if isinstance(head, Reply | End | Failure):
+            del self._sinks[message.id]
+        match head:
+            case Chunk():
+                sink.chunk(message.payload)
+            case Progress():
+                sink.progress(head)
+            case Reply():
+                sink.reply(message.payload)
+            case End():
+                sink.end()
+            case Failure():
+                sink.fail(DirtyError.from_dict(head.error))
+
+    def _note_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc else ""
+        sinks, self._sinks = self._sinks, {}
+        for sink in sinks.values():
+            sink.fail(DirtyConnectionError(f"the arbiter went away before it answered{reason}", self.path))
+        for asked in self._asks.values():
+            if not asked.done():
+                asked.set_exception(
+                    DirtyConnectionError(f"the arbiter went away before it answered{reason}", self.path)
+                )

@@ -1,0 +1,355 @@
+"""The client of an arbiter in another process: gunicorn.dirty's method names, for threads and for tasks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dirtybus.client.patience import Patience
+from dirtybus.client.stash_port import AsyncClientPort, ClientPort
+from dirtybus.client.sync_channel import SyncChannel, Waiter
+from dirtybus.errors import DirtyConnectionError, DirtyError, DirtyTimeoutError
+from dirtybus.protocol.arguments import encode_arguments
+from dirtybus.protocol.codec import decode_body
+from dirtybus.protocol.messages import (
+    Answer,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    End,
+    Failure,
+    Manage,
+    Message,
+    Progress,
+    Refusal,
+    Reply,
+    StatusAsk,
+)
+from dirtybus.stash import AsyncStash, Stash
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from dirtybus.client.async_channel import AsyncChannel
+
+__all__ = ["DirtyClient"]
+
+_CONNECT_TIMEOUT_S = 5.0
+_ASK_TIMEOUT_S = 30.0
+OnProgress = Callable[[Progress], object]
+
+
+class DirtyClient:
+    """Call the apps of the arbiter that listens at ``socket_path``.
+
+    All threads share one connection, and so do all tasks of an event loop; every answer is matched to its call.
+    It connects when first used, and again when the arbiter was restarted; a call that was under way then fails
+    with `DirtyConnectionError`, as it may or may not have run.
+
+    Args:
+        socket_path: the arbiter's Unix socket.
+        timeout: the deadline of each call in seconds, kept by the arbiter; None takes the app's own, 0 means none.
+        window: how many chunks of a stream may be under way before the reader has taken any.
+    """
+
+    def __init__(self, socket_path: str, timeout: float | None = None, *, window: int = 32) -> None:
+        self.socket_path = os.fspath(socket_path)
+        self.timeout = timeout
+        self.stash = Stash(ClientPort(self))
+        self.stash_async = AsyncStash(AsyncClientPort(self))
+        self._window = window
+        self._lock = threading.Lock()
+        self._sync: SyncChannel | None = None
+        self._async: dict[asyncio.AbstractEventLoop, AsyncChannel] = {}
+        self._connecting: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    # --- for threads ---
+
+    def connect(self) -> None:
+        """Connect now rather than at the first call.
+
+        Raises:
+            DirtyConnectionError: nobody listens there.
+        """
+        self.channel()
+
+    def execute(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Any:
+        """Run ``action`` of ``app_path`` and return its value; the list of chunks when it yields.
+
+        Raises:
+            EncodeError: an argument cannot be sent; nothing was started.
+            DirtyAppError: the action raised.
+            DirtyTimeoutError: the deadline passed; the work is ended.
+            DirtyConnectionError: the arbiter cannot be reached, or went away before it answered.
+            Unavailable: not now.
+        """
+        return self.request(app_path, action, args, kwargs)
+
+    def request(
+        self,
+        app_path: str,
+        action: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """As `execute`, with a deadline of its own and reports on the way."""
+        chunks: list[Any] = []
+        words = self._words(app_path, action, args, kwargs, timeout_s, on_progress)
+        for message in words:
+            if isinstance(message.head, Reply):
+                return decode_body(message.payload)
+            chunks.append(decode_body(message.payload))
+        return chunks
+
+    def stream(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield what the action yields, as it comes. Closing or dropping the iterator ends the work.
+
+        Raises as `execute`; the chunks before an error come first.
+        """
+        return self.request_stream(app_path, action, args, kwargs)
+
+    def request_stream(
+        self,
+        app_path: str,
+        action: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        idle_timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Any]:
+        """As `stream`, with limits of its own and reports on the way; ``idle_timeout_s`` bounds each wait."""
+        words = self._words(app_path, action, args, kwargs, timeout_s, on_progress, idle_timeout_s)
+        for message in words:
+            yield decode_body(message.payload)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is going on at the arbiter, as plain values."""
+        return _values(self.ask(lambda channel: channel.start(StatusAsk())))
+
+    def scale(self, workers: int) -> dict[str, Any]:
+        """Ask for another number of workers; returns what is aimed at now and why, if it differs."""
+        return self._manage("scale", {"workers": workers})
+
+    def stop(self) -> None:
+        """Ask the arbiter to drain and stop; returns when it has agreed."""
+        self._manage("stop", {})
+
+    def close(self) -> None:
+        """Hang up the threads' connection; the next call connects anew. May be called twice."""
+        with self._lock:
+            channel, self._sync = self._sync, None
+        if channel is not None:
+            channel.close()
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # --- for tasks ---
+
+    async def connect_async(self) -> None:
+        """Connect this event loop now rather than at the first call. Raises as `connect`."""
+        await self.channel_async()
+
+    async def execute_async(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Any:
+        """As `execute`, without blocking the loop. Cancelling cancels the call; other calls are not disturbed."""
+        return await self.request_async(app_path, action, args, kwargs)
+
+    async def request_async(
+        self,
+        app_path: str,
+        action: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """As `execute_async`, with a deadline of its own and reports on the way."""
+        channel = await self.channel_async()
+        return await channel.execute(app_path, action, args, kwargs, self._patience(timeout_s), on_progress)
+
+    def stream_async(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """As `stream`, without blocking the loop."""
+        return self.request_stream_async(app_path, action, args, kwargs)
+
+    async def request_stream_async(
+        self,
+        app_path: str,
+        action: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        idle_timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """As `stream_async`, with limits of its own and reports on the way."""
+        channel = await self.channel_async()
+        patience = self._patience(timeout_s)
+        words = channel.stream(app_path, action, args, kwargs, patience, idle_timeout_s, on_progress)
+        try:
+            async for chunk in words:
+                yield chunk
+        finally:
+            await words.aclose()
+
+    async def close_async(self) -> None:
+        """Hang up this loop's connection; the next call connects anew. May be called twice."""
+        import asyncio
+
+        channel = self._async.pop(asyncio.get_running_loop(), None)
+        if channel is not None:
+            await channel.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect_async()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    # --- the connections ---
+
+    def channel(self) -> SyncChannel:
+        """Return the threads' connection, made anew when the arbiter or this process is another one.
+
+        Raises:
+            DirtyConnectionError: nobody listens there.
+        """
+        with self._lock:
+            if self._sync is not None and self._sync.is_usable:
+                return self._sync
+            broken, self._sync = self._sync, None
+            if broken is not None:
+                broken.close()
+            self._sync = SyncChannel(self.socket_path, _CONNECT_TIMEOUT_S)
+            return self._sync
+
+    async def channel_async(self) -> AsyncChannel:
+        """Return this loop's connection, as `channel`."""
+        import asyncio
+
+        from dirtybus.client.async_channel import AsyncChannel
+
+        loop = asyncio.get_running_loop()
+        channel = self._async.get(loop)
+        if channel is not None and channel.is_usable:
+            await channel.look()
+            if channel.is_usable:
+                return channel
+        self._forget_closed_loops()
+        async with self._connecting.setdefault(loop, asyncio.Lock()):  # or each waiting task makes one of its own
+            channel = self._async.get(loop)
+            if channel is None or not channel.is_usable:
+                channel = await AsyncChannel.open(
+                    self.socket_path, connect_timeout_s=_CONNECT_TIMEOUT_S, window=self._window
+                )
+                self._async[loop] = channel
+        return channel
+
+    def ask(self, start: Callable[[SyncChannel], Waiter]) -> Message:
+        """Ask the arbiter itself and return its answer.
+
+        Raises:
+            DirtyError: it refused.
+            DirtyTimeoutError: it did not answer within 30 s.
+            DirtyConnectionError: it cannot be reached.
+        """
+        channel = self.channel()
+        waiter = start(channel)
+        try:
+            message = channel.next(waiter, time.monotonic() + _ASK_TIMEOUT_S)
+        except TimeoutError:
+            raise DirtyTimeoutError(
+                f"the arbiter at {self.socket_path!r} did not answer within {_ASK_TIMEOUT_S:g} s",
+                _ASK_TIMEOUT_S,
+                "the client",
+                "unanswered",
+            ) from None
+        finally:
+            channel.forget(waiter)
+        if isinstance(message.head, Refusal):
+            raise DirtyError.from_dict(message.head.error)
+        return message
+
+    def _manage(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return _values(self.ask(lambda channel: channel.start(Manage(verb=verb, arguments=arguments))))
+
+    def _patience(self, timeout_s: float | None) -> Patience:
+        return Patience(self.timeout if timeout_s is None else timeout_s)
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._async if loop.is_closed()]:
+            self._async.pop(loop, None)
+            self._connecting.pop(loop, None)
+
+    # --- the words on one call, for threads ---
+
+    def _words(
+        self,
+        app: str,
+        action: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        timeout_s: float | None,
+        on_progress: OnProgress | None,
+        idle_timeout_s: float | None = None,
+    ) -> Iterator[Message]:
+        """Yield chunks, or the one reply. Closing it before the last word cancels the call."""
+        patience = self._patience(timeout_s)
+        clock = patience.begin(idle_timeout_s)
+        body = encode_arguments(args, kwargs)
+        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+        channel = self.channel()
+        waiter = channel.start(head, body)
+        is_over = False
+        try:
+            while not is_over:
+                message = channel.next(waiter, clock.next_limit_at())
+                is_over = isinstance(message.head, Reply | End | Failure)
+                if isinstance(message.head, Failure):
+                    raise DirtyError.from_dict(message.head.error)
+                if isinstance(message.head, Progress):
+                    if on_progress is not None:
+                        on_progress(message.head)
+                elif not isinstance(message.head, End):
+                    yield message
+                    if isinstance(message.head, Chunk):
+                        channel.send(Message(Credit(chunks=1), waiter.id))
+        except TimeoutError as exc:
+            if isinstance(exc, DirtyError):
+                raise
+            raise clock.exhausted(app, action) from None
+        finally:
+            channel.forget(waiter)
+            if not is_over:
+                _cancel(channel, waiter)
+
+
+def _values(answer: Message) -> dict[str, Any]:
+    assert isinstance(answer.head, Answer)
+    values: dict[str, Any] = answer.head.value
+    return values
+
+
+def _cancel(channel: SyncChannel, waiter: Waiter) -> None:
+    try:
+        channel.send(Message(Cancel(), waiter.id))
+    except DirtyConnectionError:
+        return  # it is gone, and the work with it

@@ -1,0 +1,1 @@
+"""Bytes ⇄ messages, without any input or output of its own."""

@@ -1,0 +1,93 @@
+"""What the operating system does its own way: the one file that asks which system this is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dirtybus.errors import ConfigError
+
+__all__ = ["address_of", "die_with_parent", "has_news", "inherited_socket", "open_pidfd", "peer_uid"]
+
+_SUN_PATH_MAX = 107 if sys.platform == "linux" else 103  # sizeof(sockaddr_un.sun_path) - 1
+_PR_SET_PDEATHSIG = 1
+
+
+def peer_uid(sock: socket.socket) -> int | None:
+    """Return the user id of the process at the other end of a Unix socket, or None where it cannot be known."""
+    if sys.platform == "linux":
+        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(uid)
+    get_uid = getattr(sock, "getpeereid", None)  # macOS, from CPython 3.13 on
+    return None if get_uid is None else int(get_uid()[0])
+
+
+@contextmanager
+def address_of(path: str) -> Iterator[str]:
+    """Yield an address for `bind` or `connect` that fits the system's limit, however long ``path`` is.
+
+    Raises:
+        ConfigError: the path is too long and this system has no way round.
+    """
+    if len(os.fsencode(path)) <= _SUN_PATH_MAX:
+        yield path
+        return
+    directory, name = os.path.split(os.path.abspath(path))
+    if sys.platform != "linux" or len(os.fsencode(name)) > 64:
+        raise ConfigError(
+            f"socket path {path!r} has {len(os.fsencode(path))} bytes, over the system's {_SUN_PATH_MAX}; "
+            "choose a shorter one"
+        )
+    # the kernel resolves the descriptor's link, so the address stays short
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{name}"
+    finally:
+        os.close(fd)
+
+
+def die_with_parent(parent_pid: int) -> bool:
+    """Ask the kernel to kill this process when its parent dies, even while C code holds the interpreter lock.
+
+    Returns False where the system cannot: then only the end of the link tells, once Python runs again.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes  # 5 ms that only workers pay
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:  # it died before we asked
+        os._exit(1)
+    return True
+
+
+def open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process ends, or None where there is no such thing."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # e.g. a sandbox that forbids the call
+        return None
+
+
+def inherited_socket(fd: int) -> socket.socket:
+    """Return the stream socket that a parent left us as ``fd``; our own children will not get it."""
+    os.set_inheritable(fd, False)
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+
+
+def has_news(sock: socket.socket) -> bool:
+    """Whether a read would find bytes or the peer's end, without taking them and without waiting."""
+    try:
+        sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a broken link: the reader will find out
+    return True

@@ -1,0 +1,1 @@
+"""The child process: loads the user's apps and almost nothing else."""

@@ -1,0 +1,95 @@
+"""One call inside a worker: its context, its credits, whether it is cancelled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dirtybus.app import CallContext
+from dirtybus.protocol.frames import Buffer
+from dirtybus.protocol.messages import Call
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Credits", "Job"]
+
+
+class Credits:
+    """How many chunks the reader still takes. Taken by the action's thread or task, given by the link's thread."""
+
+    def __init__(self, window: int) -> None:
+        self._left = window
+        self._changed = threading.Condition()
+        self._closed = False
+        self._wake: Callable[[], object] | None = None
+
+    def give(self, chunks: int) -> None:
+        """Add ``chunks``; wakes whoever waits."""
+        with self._changed:
+            self._left += chunks
+            self._notify()
+
+    def close(self) -> None:
+        """Nobody reads any more; wakes whoever waits, now and from now on."""
+        with self._changed:
+            self._closed = True
+            self._notify()
+
+    def take(self) -> bool:
+        """Block until a chunk may be sent; False when nobody reads any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left > 0 or self._closed)
+            return self._take()
+
+    async def take_async(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """As `take`, without blocking the loop."""
+        while True:
+            with self._changed:
+                if self._left > 0 or self._closed:
+                    return self._take()
+                woken = loop.create_future()
+                self._wake = partial(loop.call_soon_threadsafe, _wake_up, woken)
+            await woken
+
+    def _take(self) -> bool:
+        if self._closed:
+            return False
+        self._left -= 1
+        return True
+
+    def _notify(self) -> None:
+        self._changed.notify_all()
+        if self._wake is not None:
+            self._wake()
+            self._wake = None
+
+
+def _wake_up(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
+class Job:
+    """A call that this worker has accepted."""
+
+    __slots__ = ("cancel_task", "context", "credits", "head", "id", "is_settled", "payload")
+
+    def __init__(self, call_id: int, head: Call, payload: Buffer, context: CallContext) -> None:
+        self.id = call_id
+        self.head = head
+        self.payload = payload
+        self.context = context
+        self.credits = Credits(head.window)
+        self.is_settled = False
+        #: set while the job runs as a task: cancels it, from any thread
+        self.cancel_task: Callable[[], object] | None = None
+
+    def cancel(self) -> None:
+        """Tell the action that nobody waits: its token is set, its credits end, its task is cancelled."""
+        self.context._cancelled = True  # noqa: SLF001 - the context is ours to set, the action's to read
+        self.credits.close()
+        if self.cancel_task is not None:
+            self.cancel_task()

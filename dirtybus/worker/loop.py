@@ -1,0 +1,218 @@
+"""A serving worker: link ⇄ runner. The end of the link means leave."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from dirtybus import stash
+from dirtybus.app import CallContext
+from dirtybus.errors import DirtyError
+from dirtybus.protocol.codec import importable_types
+from dirtybus.protocol.messages import (
+    Answer,
+    Boot,
+    BootFailed,
+    Call,
+    Cancel,
+    Credit,
+    Message,
+    Progress,
+    Ready,
+    Refusal,
+    Stop,
+)
+from dirtybus.transport.blocking import BlockingLink
+from dirtybus.transport.claims import Claims
+from dirtybus.worker.asks import AsksOfLoop, AsksOfThread
+from dirtybus.worker.host import AppHost, BootStep, boot_step, import_object
+from dirtybus.worker.jobs import Job
+from dirtybus.worker.logs import LogForwarder
+from dirtybus.worker.runner import Runner
+from dirtybus.worker.side_loop import SideLoop
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Worker"]
+
+#: how long close() may take once the owner is gone, before the process leaves all the same
+_ORPHAN_GRACE_S = 0.7
+_SIDE_LOOP_GRACE_S = 2.0
+
+
+class Worker:
+    """One worker process, from its boot order to its last word.
+
+    ``worker_id``, ``pid`` and ``app_paths`` are for the hooks. Sync actions run in the thread that ran `init`
+    (with ``threads`` > 1 also in others), so that objects bound to their thread just work.
+    """
+
+    def __init__(self, link: BlockingLink, claims: Claims, boot: Boot) -> None:
+        self.worker_id = boot.worker
+        self.pid = os.getpid()
+        self.app_paths = tuple(boot.apps)
+        self._boot = boot
+        self._link = link
+        self._side_loop = SideLoop()
+        self._host = AppHost(boot.apps, self._side_loop.wait_for)
+        self._runner = Runner(self._host, self._side_loop, self._send, claims.claim)
+        self._asks = AsksOfThread(self._send)
+        self._logs = LogForwarder(self._send, boot.log_level)
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: dict[int, Job] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._done = threading.Event()
+
+    def run(self) -> int:
+        """Boot, serve, close; return the exit code."""
+        began_at = time.monotonic()
+        self._logs.install()
+        stash.bind(self._asks, async_port=AsksOfLoop(self._asks), resolve=importable_types)
+        reader = threading.Thread(target=self._read, name="dirtybus-link", daemon=True)
+        reader.start()
+        try:
+            self._start()
+        except BootStep as exc:
+            self._report(exc)
+            self._close()
+            return 1
+        self._send(Message(Ready(boot_s=time.monotonic() - began_at)))
+        self._serve()
+        self._close()
+        return 0
+
+    # --- boot ---
+
+    def _start(self) -> None:
+        arbiter = _OwnerOf(self._boot.owner_pid)
+        if self._boot.post_fork is not None:
+            self._run_hook("dirty_post_fork", self._boot.post_fork, arbiter, self)
+        self._host.load()
+        if self._boot.worker_init is not None:
+            self._run_hook("dirty_worker_init", self._boot.worker_init, self)
+
+    def _run_hook(self, name: str, path: str, *args: Any) -> None:
+        boot_step(name, None, lambda: import_object(path)(*args))
+
+    def _report(self, failed: BootStep) -> None:
+        head = BootFailed(
+            step=failed.step, app=failed.app, duration_s=failed.duration_s, error=failed.error().to_dict()
+        )
+        self._send(Message(head))
+
+    # --- serve ---
+
+    def _serve(self) -> None:
+        others = [
+            threading.Thread(target=self._work, name=f"dirtybus-action-{n}", daemon=True)
+            for n in range(2, self._boot.threads + 1)
+        ]
+        for thread in others:
+            thread.start()
+        self._work()
+        for thread in others:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            self._runner.run(job)
+            self._jobs.pop(job.id, None)
+
+    def _close(self) -> None:
+        self._host.close(self._log_close_error)
+        self._side_loop.close(_SIDE_LOOP_GRACE_S)
+        self._done.set()
+        self._link.close()
+
+    def _log_close_error(self, app: str, exc: Exception) -> None:
+        self._logs.forward(40, f"close() of {app} failed: {type(exc).__name__}: {exc}", "dirtybus.worker")
+
+    def _send(self, message: Message) -> None:
+        self._link.send(message)
+
+    # --- the link's thread ---
+
+    def _read(self) -> None:
+        try:
+            while messages := self._link.receive_now():
+                for message in messages:
+                    self._take(message)
+        except DirtyError:
+            pass  # a broken link ends like a closed one: below
+        self._leave_as_orphan()
+
+    def _take(self, message: Message) -> None:
+        head = message.head
+        match head:
+            case Call():
+                self._accept(message.id, head, message)
+            case Cancel():
+                if job := self._jobs.get(message.id):
+                    job.cancel()
+            case Credit():
+                if job := self._jobs.get(message.id):
+                    job.credits.give(head.chunks)
+            case Answer() | Refusal():
+                self._asks.settle(message)
+            case Stop():
+                self._stop_serving()
+
+    def _accept(self, call_id: int, head: Call, message: Message) -> None:
+        deadline_at = None if head.time_left_s is None else time.monotonic() + head.time_left_s
+        context = CallContext(
+            id=call_id,
+            app=head.app,
+            action=head.action,
+            attempt=head.attempt,
+            deadline_at=deadline_at,
+            report=lambda done, total, text: self._send(Message(Progress(done=done, total=total, text=text), call_id)),
+        )
+        job = self._jobs[call_id] = Job(call_id, head, message.payload, context)
+        if self._host.is_async(head.app, head.action):
+            job.cancel_task = lambda: self._side_loop.call_soon(self._cancel_task, call_id)
+            self._side_loop.call_soon(self._spawn, job)
+        else:
+            self._queue.put(job)
+
+    def _stop_serving(self) -> None:
+        for _ in range(self._boot.threads):
+            self._queue.put(None)
+
+    def _leave_as_orphan(self) -> None:
+        for job in list(self._jobs.values()):
+            job.cancel()
+        self._asks.close()
+        self._stop_serving()
+        if not self._done.wait(_ORPHAN_GRACE_S):
+            os._exit(1)  # nobody is left to wait for; the action that still runs has no caller
+
+    # --- the loop's thread ---
+
+    def _spawn(self, job: Job) -> None:
+        task = self._side_loop.loop.create_task(self._runner.run_async(job), name=str(job.id))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._end_task(done, job))
+
+    def _end_task(self, task: asyncio.Task[Any], job: Job) -> None:
+        self._tasks.discard(task)
+        if not job.is_settled:  # cancelled before its first step
+            import asyncio
+
+            self._runner.fail(job, asyncio.CancelledError())
+        self._jobs.pop(job.id, None)
+
+    def _cancel_task(self, call_id: int) -> None:
+        for task in self._tasks:
+            if task.get_name() == str(call_id):
+                task.cancel()
+
+
+class _OwnerOf:
+    """What hooks see of the arbiter in a worker: it lives in another process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
