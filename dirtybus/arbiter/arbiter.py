@@ -390,7 +390,8 @@ class Arbiter(LocalCaller):
 
     def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
         why = record.why_gone(status)
-        for call_id in record.calls:
+        unbegun = record.unbegun()
+        for call_id in record.calls - unbegun:
             if call := self._desk.get(call_id):
                 call.deaths = (*call.deaths, why)
         self._log_exit(record, status, why)
@@ -400,7 +401,7 @@ class Arbiter(LocalCaller):
         self._observe(
             WorkerExited(record.id, record.pid, record.apps, exit_code=status.code, signal=status.signal, reason=why)
         )
-        self._feed(ports.Exited(record.id))
+        self._feed(ports.Exited(record.id, unbegun))
 
     def _log_exit(self, record: WorkerRecord, status: ExitStatus, why: str) -> None:
         bound = log.logger.bind(worker=record.id, pid=record.pid, exit_code=status.code, signal=status.signal)

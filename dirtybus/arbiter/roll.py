@@ -43,6 +43,12 @@ class WorkerRecord:
         """The process id, or 0 while there is none."""
         return 0 if self.child is None else self.child.pid
 
+    def unbegun(self) -> frozenset[CallId]:
+        """Return the calls in it that its process certainly did not begin; to be asked when it is gone."""
+        if self.child is None:
+            return frozenset(self.calls)
+        return frozenset(call for call in self.calls if not self.child.was_begun(call))
+
     def why_gone(self, status: ExitStatus) -> str:
         """Return the reason of its end as a sentence."""
         if self.report is not None:

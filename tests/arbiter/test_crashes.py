@@ -112,6 +112,7 @@ async def test_drain_cuts_what_outlasts_it_and_says_so() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_five_hundred_restarts_leave_no_zombie_and_no_descriptor() -> None:
     async with serving(workers=2, restart_delay=0, healthy_after=0) as arbiter:
         me = psutil.Process()

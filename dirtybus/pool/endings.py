@@ -1,0 +1,94 @@
+"""How a call ends without a result: cancelled, out of time, or with its worker gone. Each caller is told once.
+
+Never learns which worker would be free for a call; what comes back to the queue is matched elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dirtybus.config import DirtyConfig
+from dirtybus.pool.calls import Calls
+from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Refusal, Running, Waiting, Worker
+from dirtybus.pool.ports import Interrupt, Order, Refuse
+
+__all__ = ["Endings"]
+
+
+class Endings:
+    """Books the ends in ``calls`` and hands the orders that go with them to ``order``."""
+
+    def __init__(self, config: DirtyConfig, calls: Calls, order: Callable[[Order], None]) -> None:
+        self._cancel_grace_s = config.cancel_grace_s
+        self._crash_limit = config.crash_limit
+        self._calls = calls
+        self._order = order
+
+    def cancel(self, call_id: CallId, now: float) -> None:
+        """End a call that waits or runs; nothing when it is unknown or its caller was told already."""
+        if waiting := self._calls.take_queued(call_id):
+            self._refuse_waiting(waiting, Refusal.CANCELLED)
+        elif (found := self._calls.find_running(call_id)) and found[1].abandoned_at is None:
+            self._abandon(*found, Refusal.CANCELLED, now)
+
+    def expire(self, now: float) -> None:
+        """End every call whose deadline has come, whether it waits or runs."""
+        for call_id in self._calls.take_expired(now):
+            if waiting := self._calls.take_queued(call_id):
+                self._refuse_waiting(waiting, Refusal.EXPIRED)
+            elif found := self._calls.find_running(call_id):
+                self._abandon(*found, Refusal.TIMED_OUT, now)
+
+    def lose(self, worker: Worker, running: Running, now: float, *, was_begun: bool) -> bool:
+        """Settle a call whose worker is gone. Return True when it waits again for another run.
+
+        One that the worker had not begun goes to another whatever it does, and the death is not held against it.
+        """
+        call = running.call
+        if not was_begun and running.abandoned_at is None:
+            self._calls.return_to_queue(running, running.crashes, has_run=False)
+            return True
+        # a worker that was killed for one stuck call says nothing about the others in it
+        is_suspect = worker.phase is not Phase.KILLED
+        crashes = running.crashes + is_suspect
+        if running.abandoned_at is not None:
+            self._calls.forget(call.id)
+        elif call.idempotent and is_suspect and crashes >= self._crash_limit:
+            self._end_running(worker, running, Refusal.POISONED)
+        elif not call.idempotent or running.has_streamed or _is_expired(call, now):
+            self._end_running(worker, running, Refusal.WORKER_LOST)
+        else:
+            self._calls.return_to_queue(running, crashes)
+            return True
+        return False
+
+    def cut_queue(self) -> None:
+        """End every call that waits: the drain deadline passed."""
+        for waiting in self._calls.take_all_queued():
+            self._refuse_waiting(waiting, Refusal.DRAINING)
+
+    def cut_worker(self, worker: Worker, now: float) -> None:
+        """End every call that runs in the worker, which is about to be killed: the drain deadline passed."""
+        for running in worker.running.values():
+            if running.abandoned_at is None:
+                self._calls.abandon(running, now, None)
+                self._order(Refuse(running.call.id, Refusal.DRAINING, worker.id, running.attempt))
+
+    def _abandon(self, worker: Worker, running: Running, why: Refusal, now: float) -> None:
+        """Tell the caller and the worker that nobody waits; the slot stays taken until the worker is done with it."""
+        is_bounded = running.call.on_cancel is OnCancel.KILL
+        self._calls.abandon(running, now, now + self._cancel_grace_s if is_bounded else None)
+        self._order(Refuse(running.call.id, why, worker.id, running.attempt))
+        if worker.phase is not Phase.KILLED:
+            self._order(Interrupt(worker.id, running.call.id))
+
+    def _end_running(self, worker: Worker, running: Running, why: Refusal) -> None:
+        self._calls.forget(running.call.id)
+        self._order(Refuse(running.call.id, why, worker.id, running.attempt))
+
+    def _refuse_waiting(self, waiting: Waiting, why: Refusal) -> None:
+        self._order(Refuse(waiting.call.id, why, attempts=waiting.attempt - 1))
+
+
+def _is_expired(call: Call, now: float) -> bool:
+    return call.expires_at is not None and now >= call.expires_at

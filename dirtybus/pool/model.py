@@ -1,0 +1,134 @@
+"""Calls and workers as plain values. Knows no clock, no process and no payload."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NewType
+
+__all__ = [
+    "ActionKind",
+    "Call",
+    "CallId",
+    "Lane",
+    "OnCancel",
+    "Phase",
+    "Refusal",
+    "Running",
+    "Waiting",
+    "Worker",
+    "WorkerId",
+]
+
+#: Ours, never a pid: the system reuses pids.
+WorkerId = NewType("WorkerId", int)
+CallId = NewType("CallId", int)
+
+
+class Phase(enum.Enum):
+    """Where a worker is in its life. It only ever moves down this list."""
+
+    BOOTING = "booting"
+    READY = "ready"
+    DRAINING = "draining"
+    KILLED = "killed"
+
+
+class ActionKind(enum.Enum):
+    """What a call takes up in its worker: one of its ``threads`` slots, or one of its many async slots."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+    # members are compared by identity; Enum's own hash is Python code, and every lane has a kind in it
+    __hash__ = object.__hash__
+
+
+#: Calls of one app that take the same sort of slot: they wait in one line.
+Lane = tuple[str, ActionKind]
+
+
+class OnCancel(enum.Enum):
+    """What becomes of a worker whose cancelled or expired call does not end within the grace."""
+
+    KILL = "kill"
+    WAIT = "wait"
+
+
+class Refusal(enum.Enum):
+    """Why a call gets no result from a worker. The arbiter turns each into one error class."""
+
+    UNKNOWN_APP = "unknown_app"
+    NO_WORKERS = "no_workers"
+    QUEUE_FULL = "queue_full"
+    DRAINING = "draining"
+    EXPIRED = "expired"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    WORKER_LOST = "worker_lost"
+    POISONED = "poisoned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One accepted call. ``expires_at`` is a moment on the pool's clock, in seconds; None: never.
+
+    ``idempotent`` allows a second run when a worker died with the call in it. ``on_cancel`` says what becomes of a
+    worker in which the call goes on after its cancel or deadline and the grace of the settings.
+    """
+
+    id: CallId
+    app: str
+    expires_at: float | None = None
+    kind: ActionKind = ActionKind.SYNC
+    idempotent: bool = False
+    on_cancel: OnCancel = OnCancel.KILL
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call in the queue. ``order`` is its place among all calls ever accepted; it keeps it through re-runs.
+
+    ``attempt`` is the run that it waits for, from 1; ``crashes`` counts the workers that died of themselves with it.
+    """
+
+    call: Call
+    order: int
+    attempt: int = 1
+    crashes: int = 0
+
+
+@dataclass(slots=True)
+class Running:
+    """A call in a worker. ``abandoned_at`` is set when its caller has been told and only the slot is still taken."""
+
+    call: Call
+    attempt: int
+    abandoned_at: float | None = None
+    #: a first chunk went out: running it again would repeat it
+    has_streamed: bool = False
+    order: int = 0
+    crashes: int = 0
+
+
+@dataclass(slots=True)
+class Worker:
+    """A process as the pool sees it. ``seat`` is its place in the placement plan.
+
+    ``is_leaving`` is set when the pool wants it gone, so that its end is not held against its seat.
+    """
+
+    id: WorkerId
+    seat: int
+    apps: tuple[str, ...]
+    born_at: float
+    phase: Phase = Phase.BOOTING
+    ready_at: float | None = None
+    kill_at: float | None = None
+    running: dict[CallId, Running] = field(default_factory=dict)
+    is_leaving: bool = False
+    #: how many sync calls it may run at once, whatever their apps
+    threads: int = 1
+    #: how many calls of each lane, and of each kind, take a slot now
+    taken: dict[Lane, int] = field(default_factory=dict)
+    busy: dict[ActionKind, int] = field(default_factory=lambda: dict.fromkeys(ActionKind, 0))

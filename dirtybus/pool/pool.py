@@ -1,0 +1,299 @@
+"""The scheduler: facts in, orders out. No process, no socket, no clock, and never a call's payload.
+
+Each fact is booked by a method of its own, which follows up nothing; then ``_settle`` draws every consequence,
+in the same sequence after every fact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dirtybus.config import AppSpec, DirtyConfig
+from dirtybus.pool import ports
+from dirtybus.pool.calls import Calls
+from dirtybus.pool.drain import Drain
+from dirtybus.pool.endings import Endings
+from dirtybus.pool.model import Call, CallId, Lane, Phase, Refusal, Waiting, Worker, WorkerId
+from dirtybus.pool.placement import Apps
+from dirtybus.pool.ports import KillReason
+from dirtybus.pool.queue import lane_of
+from dirtybus.pool.restarts import Jitter
+from dirtybus.pool.roster import Roster
+from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
+
+__all__ = ["Pool"]
+
+
+class Pool:
+    """Decide which call runs where, which workers exist, and what becomes of calls whose worker or time is gone.
+
+    An accepted call ends exactly once: by its `Finished`, or by one `Refuse`. A call whose caller was told while it
+    ran keeps its slot until the worker has let it go; its `Finished` is then no second end.
+
+    Args:
+        config: sizes, limits and spans.
+        specs: the apps, each with its number of workers already resolved.
+        jitter: gives numbers from 0 to 1 that spread restarts; None for exact delays.
+        threads_by_app: how many sync calls an app runs at once in one worker, where it differs from the settings.
+
+    Raises:
+        ConfigError: the specs do not fit on ``config.workers`` workers.
+    """
+
+    def __init__(
+        self,
+        config: DirtyConfig,
+        specs: Sequence[AppSpec],
+        *,
+        jitter: Jitter | None = None,
+        threads_by_app: Mapping[str, int] | None = None,
+    ) -> None:
+        self._config = config
+        self._roster = Roster(config, specs, jitter=jitter, threads_by_app=threads_by_app)
+        self._calls = Calls(config.max_queued)
+        self._orders: list[ports.Order] = []
+        self._endings = Endings(config, self._calls, self._order)
+        self._hungry: list[Worker] = []
+        self._restless: set[Lane] = set()
+        self._drain = Drain()
+        self._stepped_at = -math.inf
+
+    def step(self, fact: ports.Fact, now: float) -> list[ports.Order]:
+        """Take one fact and return the orders that follow from it, to be carried out in this sequence.
+
+        Args:
+            fact: what happened. One about a worker or call that is gone is ignored.
+            now: the moment, in seconds of a clock that never goes back.
+        """
+        self._stepped_at = now
+        self._book(fact, now)
+        self._settle(now)
+        orders, self._orders = self._orders, []
+        return orders
+
+    def wake_at(self) -> float | None:
+        """Return when ``step(Ticked(), now)`` next has something to do; None when never.
+
+        A moment in the past, even an infinite one, means at once: so it is before the first step.
+        """
+        if self._drain.is_done:
+            return None
+        moments = (
+            self._calls.next_expiry_at(),
+            self._calls.next_grace_end_at(),
+            self._roster.next_kill_at(),
+            self._roster.seats.next_spawn_at(),
+            self._drain.next_at(),
+        )
+        return min((at for at in moments if at is not None), default=None)
+
+    # --- questions ---
+
+    @property
+    def size(self) -> int:
+        """How many workers are aimed at."""
+        return self._roster.seats.size
+
+    def smallest_size(self) -> int:
+        """Return the number of workers that the apps' own numbers require as they are placed now."""
+        return self._roster.seats.smallest_size
+
+    def why_not(self, size: int) -> str | None:
+        """Return the sentence that forbids ``size`` workers, for the log; None when it is allowed."""
+        return self._roster.why_not(size)
+
+    def snapshot(self) -> PoolSnapshot:
+        """Return what there is as of the last step."""
+        return PoolSnapshot(
+            size=self.size,
+            smallest_size=self.smallest_size(),
+            workers=tuple(WorkerView.of(worker, self._stepped_at) for worker in self._roster),
+            seats=tuple(SeatView.of(seat, self._stepped_at) for seat in self._roster.seats),
+            queued=self._calls.queue.lengths(),
+            is_draining=self._drain.is_begun,
+            is_drained=self._drain.is_done,
+        )
+
+    def __repr__(self) -> str:
+        phases = [worker.phase for worker in self._roster]
+        running = sum(len(worker.running) for worker in self._roster)
+        return (
+            f"<Pool {phases.count(Phase.READY)} ready, {phases.count(Phase.BOOTING)} booting, "
+            f"{running} running, {len(self._calls.queue)} queued>"
+        )
+
+    def check_invariants(self) -> None:
+        """Check the books against each other.
+
+        Raises:
+            AssertionError: naming what is broken. It is a defect of the pool.
+        """
+        self._roster.check(self._needs_worker)
+        self._calls.check(list(self._roster))
+        for lane in self._calls.queue.lanes():
+            worker = self._roster.pick(lane)
+            assert worker is None, f"worker {worker} idles while calls wait in {lane}"
+        assert not self._drain.is_done or not len(self._roster), f"drained, and {len(self._roster)} workers are left"
+        assert not self._drain.is_cut or not len(self._calls.queue), "calls wait past the drain deadline"
+
+    # --- bookkeeping, one fact each ---
+
+    def _book(self, fact: ports.Fact, now: float) -> None:  # noqa: C901 - it only routes
+        match fact:
+            case ports.Submitted(call):
+                self._admit(call, now)
+            case ports.CancelRequested(call_id):
+                self._endings.cancel(call_id, now)
+            case ports.Streamed(call_id):
+                self._note_stream(call_id)
+            case ports.Finished(worker_id, call_id):
+                self._free(worker_id, call_id)
+            case ports.Ready(worker_id):
+                if worker := self._roster.mark_ready(worker_id, now):
+                    self._hungry.append(worker)
+            case ports.BootFailed(worker_id):
+                if worker := self._roster.mark_broken(worker_id):
+                    self._expect_exit(worker, now)
+            case ports.Exited(worker_id, unbegun):
+                self._bury(worker_id, unbegun, now)
+            case ports.Resized(size):
+                if not self._drain.is_begun:
+                    self._roster.resize(size)
+            case ports.DrainBegun(deadline):
+                self._begin_drain(deadline, now)
+            case ports.Ticked():
+                pass
+
+    def _admit(self, call: Call, now: float) -> None:
+        if call.id in self._calls:
+            return
+        lane = lane_of(call)
+        if why := self._why_refuse(call, lane, now):
+            self._order(ports.Refuse(call.id, why))
+            return
+        if self._calls.queue.is_empty(lane):  # else nobody has room: all who could have it look by themselves
+            self._restless.add(lane)
+        self._calls.admit(call)
+
+    def _why_refuse(self, call: Call, lane: Lane, now: float) -> Refusal | None:
+        if self._drain.is_begun:
+            return Refusal.DRAINING
+        if not self._roster.serves(call.app):
+            return Refusal.UNKNOWN_APP
+        if self._calls.queue.is_full:
+            self._endings.expire(now)  # room that is already due counts
+        if self._calls.queue.is_full and self._roster.pick(lane) is None:
+            return Refusal.QUEUE_FULL
+        return None
+
+    def _note_stream(self, call_id: CallId) -> None:
+        if found := self._calls.find_running(call_id):
+            found[1].has_streamed = True
+
+    def _free(self, worker_id: WorkerId, call_id: CallId) -> None:
+        worker = self._roster.get(worker_id)
+        if worker is None or self._roster.free_slot(worker, call_id) is None:
+            return
+        self._calls.forget(call_id)
+        self._hungry.append(worker)
+
+    def _bury(self, worker_id: WorkerId, unbegun: frozenset[CallId], now: float) -> None:
+        worker = self._roster.bury(worker_id, now)
+        if worker is None:
+            return
+        for running in sorted(worker.running.values(), key=lambda run: run.order):
+            if self._endings.lose(worker, running, now, was_begun=running.call.id not in unbegun):
+                self._restless.add(lane_of(running.call))
+
+    def _begin_drain(self, deadline: float, now: float) -> None:
+        self._drain.begin(deadline)
+        for worker in self._roster:
+            if worker.phase is Phase.DRAINING and worker.kill_at is not None:
+                self._roster.kill_by(worker, self._drain.last_moment(now))
+
+    # --- consequences, the same after every fact ---
+
+    def _settle(self, now: float) -> None:
+        self._endings.expire(now)
+        self._cut_drain(now)
+        self._kill_overdue(now)
+        self._match()
+        self._dismiss(now)
+        self._fill_seats(now)
+        self._report_drained()
+
+    def _cut_drain(self, now: float) -> None:
+        if not self._drain.is_due(now):
+            return
+        self._drain.is_cut = True
+        self._endings.cut_queue()
+        for worker in self._roster:
+            if worker.running:
+                self._endings.cut_worker(worker, now)
+                self._kill(worker, KillReason.DRAIN_DEADLINE)
+
+    def _kill_overdue(self, now: float) -> None:
+        for call_id in self._calls.take_stuck(now):
+            if found := self._calls.find_running(call_id):
+                self._kill(found[0], KillReason.STUCK)
+        for worker in self._roster.take_overdue(now):
+            is_booting = worker.phase is Phase.BOOTING
+            self._kill(worker, KillReason.BOOT_TIMEOUT if is_booting else KillReason.RETIRE_TIMEOUT)
+
+    def _kill(self, worker: Worker, why: KillReason) -> None:
+        if worker.phase is not Phase.KILLED:
+            self._roster.kill(worker)
+            self._order(ports.Kill(worker.id, why))
+
+    def _match(self) -> None:
+        """Bring waiting calls and free slots together: for each freed worker, then for each lane with new heads."""
+        for worker in self._hungry:
+            while waiting := self._calls.queue.take(self._roster.lanes_with_room(worker)):
+                self._dispatch(waiting, worker)
+        self._hungry.clear()
+        while self._restless:
+            lane = min(self._restless, key=self._calls.queue.head_order)
+            found = None if self._calls.queue.is_empty(lane) else self._roster.pick(lane)
+            if found and (waiting := self._calls.queue.take((lane,))):
+                self._dispatch(waiting, found)
+            else:
+                self._restless.discard(lane)
+
+    def _dispatch(self, waiting: Waiting, worker: Worker) -> None:
+        self._roster.take_slot(worker, self._calls.start(waiting, worker))
+        self._order(ports.Dispatch(worker.id, waiting.call.id, waiting.attempt))
+
+    def _dismiss(self, now: float) -> None:
+        """Tell those to leave who have nothing to do here any more."""
+        if self._drain.is_begun:
+            for worker in self._roster:
+                if not worker.running and not self._calls.queue.has_work_for(worker.apps):
+                    self._roster.let_go(worker)
+        for worker in self._roster.take_idle_leavers():
+            self._order(ports.Retire(worker.id))
+            self._expect_exit(worker, now)
+
+    def _fill_seats(self, now: float) -> None:
+        if self._drain.is_begun:
+            self._roster.seats.keep_vacant_unless(self._needs_worker)
+        for seat in self._roster.seats.take_due(now):
+            worker = self._roster.seat_worker(seat, now)
+            self._order(ports.Spawn(worker.id, worker.apps))
+
+    def _report_drained(self) -> None:
+        if self._drain.is_begun and not (self._drain.is_done or len(self._roster) or len(self._calls.queue)):
+            self._drain.is_done = True
+            self._order(ports.ReportDrained())
+
+    def _expect_exit(self, worker: Worker, now: float) -> None:
+        self._roster.kill_by(worker, min(now + self._config.graceful_timeout_s, self._drain.last_moment(now)))
+
+    # --- small questions ---
+
+    def _order(self, order: ports.Order) -> None:
+        self._orders.append(order)
+
+    def _needs_worker(self, apps: Apps) -> bool:
+        """Say whether a vacant seat with these apps is to be filled."""
+        return bool(apps) and (not self._drain.is_begun or self._calls.queue.has_work_for(apps))

@@ -1,0 +1,80 @@
+"""What the pool shows of itself: plain frozen values, taken at one moment. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dirtybus.pool.model import CallId, Phase, Worker, WorkerId
+from dirtybus.pool.placement import Apps
+from dirtybus.pool.seats import Seat
+
+__all__ = ["PoolSnapshot", "SeatView", "WorkerView"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """One worker. ``running`` are the calls that take a slot, ``abandoned`` those of them that nobody waits for."""
+
+    id: WorkerId
+    seat: int
+    apps: Apps
+    phase: Phase
+    age_s: float
+    running: tuple[CallId, ...]
+    abandoned: tuple[CallId, ...]
+
+    @classmethod
+    def of(cls, worker: Worker, now: float) -> WorkerView:
+        return cls(
+            id=worker.id,
+            seat=worker.seat,
+            apps=worker.apps,
+            phase=worker.phase,
+            age_s=now - worker.born_at,
+            running=tuple(worker.running),
+            abandoned=tuple(call_id for call_id, run in worker.running.items() if run.abandoned_at is not None),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatView:
+    """One place for a worker. ``spawn_in_s`` is set while it is vacant: how long it will be so, for its backoff."""
+
+    index: int
+    apps: Apps
+    worker: WorkerId | None
+    deaths: int
+    spawn_in_s: float | None
+
+    @classmethod
+    def of(cls, seat: Seat, now: float) -> SeatView:
+        return cls(
+            index=seat.index,
+            apps=seat.apps,
+            worker=seat.worker,
+            deaths=seat.deaths,
+            spawn_in_s=max(0.0, seat.spawn_at - now) if seat.worker is None and seat.apps else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """The whole pool. ``size`` is the number of seats that are meant to stay."""
+
+    size: int
+    smallest_size: int
+    workers: tuple[WorkerView, ...]
+    seats: tuple[SeatView, ...]
+    queued: Mapping[str, int]
+    is_draining: bool
+    is_drained: bool
+
+    @property
+    def idle_seats(self) -> tuple[int, ...]:
+        """The seats that hold no app, because all are limited and have their workers elsewhere."""
+        return tuple(seat.index for seat in self.seats if not seat.apps)
+
+    def count(self, phase: Phase) -> int:
+        """Return how many workers are in the phase."""
+        return sum(1 for worker in self.workers if worker.phase is phase)

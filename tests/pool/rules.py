@@ -1,0 +1,163 @@
+"""The rules that each single order of the pool must keep, judged by `Books` before the order is booked in them."""
+
+from __future__ import annotations
+
+import math
+
+from dirtybus.pool import ports
+from dirtybus.pool.model import OnCancel, Refusal, WorkerId
+from dirtybus.pool.ports import KillReason
+from tests.pool.books import Books, SeenCall, SeenWorker
+
+
+class Rules(Books):
+    """Takes the orders of one step, in their sequence."""
+
+    def apply(self, order: ports.Order) -> None:
+        assert not self.is_drained or isinstance(order, ports.Refuse), f"{order} after the drain ended"
+        match order:
+            case ports.Spawn(worker_id, apps):
+                self.see_spawn(worker_id, apps)
+            case ports.Dispatch(worker_id, call_id, attempt):
+                self.see_dispatch(self.workers[worker_id], self.calls[call_id], attempt)
+            case ports.Refuse(call_id, why, worker, attempts):
+                self.see_refusal(self.calls[call_id], why, worker, attempts)
+            case ports.Interrupt(worker_id, call_id):
+                assert call_id in self.workers[worker_id].running
+                assert not self.workers[worker_id].is_killed
+                assert self.calls[call_id].abandoned_at == self.now
+            case ports.Retire(worker_id):
+                self.see_retire(self.workers[worker_id])
+            case ports.Kill(worker_id, why):
+                self.see_kill(self.workers[worker_id], why)
+            case ports.ReportDrained():
+                assert self.deadline < math.inf, "nobody asked for a drain"
+                assert not self.workers, "drained, and workers are left"
+                assert all(seen.ended for seen in self.calls.values()), "drained, and calls are left"
+                self.is_drained = True
+
+    def see_spawn(self, worker_id: WorkerId, apps: tuple[str, ...]) -> None:
+        assert apps, "a worker without apps"
+        assert worker_id not in self.ever, "a worker id came twice"
+        # with several spawns in one step the snapshot is ahead of the books, and has only more in it
+        seat = next(view.seat for view in self.pool.snapshot().workers if view.id == worker_id)
+        assert all(worker.seat != seat for worker in self.workers.values()), "two workers on one seat"
+        assert self.now >= self.not_before.get(seat, -math.inf), "a restart came before its delay was over"
+        assert apps == self.vacated.get(seat, apps), "a worker was replaced by one with other apps"
+        self.ever.add(worker_id)
+        self.workers[worker_id] = SeenWorker(worker_id, seat, apps, self.now)
+        for app, spec in self.specs.items():
+            holders = sum(1 for worker in self.workers.values() if app in worker.apps)
+            assert spec.workers is None or holders <= spec.workers, f"{holders} workers hold {app}"
+        staying = [worker for worker in self.workers.values() if not self.is_leaving(worker)]
+        assert len(staying) <= self.size, "more workers than asked for"
+        if self.deadline < math.inf:
+            waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued or self.is_orphan(seen)}
+            assert waiting & set(apps), "spawned for nobody"
+
+    def see_dispatch(self, worker: SeenWorker, seen: SeenCall, attempt: int) -> None:
+        assert worker.ready_at is not None, "a call went to a worker that is not ready"
+        must_go = worker.is_told or worker.is_killed
+        assert not must_go, "a call went to a worker that must go"
+        assert seen.call.app in worker.apps, "a call went to a worker without its app"
+        if seen.worker is not None:  # back from a crash in this very step
+            assert self.dead is not None
+            assert seen.worker == self.dead.id
+            assert self.may_rerun(seen)
+            seen.worker = None
+        assert seen.is_queued, "a call went out that did not wait"
+        assert seen.call.expires_at is None or self.now < seen.call.expires_at, "an expired call started"
+        assert attempt == seen.attempt + 1
+        assert self.has_room(worker, seen), "a worker got more calls than it has slots"
+        self.assert_first_in_line(worker, seen)
+        self.assert_least_busy(worker, seen)
+        seen.attempt, seen.worker = attempt, worker.id
+        worker.running.append(seen.call.id)
+
+    def assert_first_in_line(self, worker: SeenWorker, seen: SeenCall) -> None:
+        is_for_the_freed = isinstance(self.fact, ports.Finished | ports.Ready) and self.fact.worker == worker.id
+        for other in self.calls.values():
+            if other is seen:
+                return
+            if other.is_queued and other.lane == seen.lane:
+                raise AssertionError(f"{seen.call} overtook {other.call}")
+            if other.is_queued and is_for_the_freed and other.call.app in worker.apps and self.has_room(worker, other):
+                raise AssertionError(f"{seen.call} overtook {other.call} of another lane")
+
+    def assert_least_busy(self, worker: SeenWorker, seen: SeenCall) -> None:
+        for other in self.able(seen):
+            assert len(other.running) >= len(worker.running), f"worker {other.id} was less busy than {worker.id}"
+
+    def see_refusal(self, seen: SeenCall, why: Refusal, worker: WorkerId | None, attempts: int) -> None:
+        assert seen.ended is None, f"{seen.call} ended twice: {seen.ended}, then {why.value}"
+        is_late = seen.call.expires_at is not None and self.now >= seen.call.expires_at
+        is_new = isinstance(self.fact, ports.Submitted) and self.fact.call.id == seen.call.id
+        assert worker == (None if self.was_sent_back(seen) else seen.worker)
+        assert attempts == seen.attempt
+        match why:
+            case Refusal.EXPIRED:
+                assert is_late
+                assert seen.worker is None or seen.call.id in self.unbegun
+            case Refusal.TIMED_OUT:
+                assert is_late
+                assert seen.worker is not None
+            case Refusal.CANCELLED:
+                assert self.fact == ports.CancelRequested(seen.call.id)
+            case Refusal.DRAINING:
+                assert (is_new and self.deadline < math.inf) or self.now >= self.deadline
+            case Refusal.UNKNOWN_APP:
+                assert is_new
+                assert seen.call.app not in self.specs
+            case Refusal.QUEUE_FULL:
+                waiting = sum(1 for s in self.calls.values() if s.is_queued and s.attempt == 0 and s is not seen)
+                assert is_new
+                assert waiting >= self.config.max_queued
+                assert not any(self.able(seen)), "refused although a worker could take it"
+            case Refusal.WORKER_LOST | Refusal.POISONED:
+                assert self.dead is not None
+                assert seen.worker == self.dead.id
+                assert not self.may_rerun(seen)
+                is_poison = seen.call.idempotent and not self.dead.is_killed and seen.crashes >= self.config.crash_limit
+                assert is_poison == (why is Refusal.POISONED)
+            case Refusal.NO_WORKERS:
+                raise AssertionError("every app keeps a seat")
+        seen.ended = why.value
+        if seen.worker in self.workers:
+            seen.abandoned_at = self.now
+        else:
+            seen.worker = None
+
+    def see_retire(self, worker: SeenWorker) -> None:
+        assert not worker.running, "a worker with calls was told to leave"
+        goes_anyway = worker.is_told or worker.is_killed or worker.is_broken
+        assert not goes_anyway, "told to leave for nothing"
+        worker.is_told = True
+        worker.must_leave_by = min(self.now + self.config.graceful_timeout_s, self.last_moment())
+        if self.deadline < math.inf:
+            waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued}
+            assert not waiting & set(worker.apps), "told to leave while it has work"
+            return
+        for app in worker.apps:
+            assert self.specs[app].workers is None, f"a holder of the limited {app} was let go"
+
+    def see_kill(self, worker: SeenWorker, why: KillReason) -> None:
+        assert not worker.is_killed, "killed twice"
+        graces = [self.calls[c] for c in worker.running if self.calls[c].abandoned_at is not None]
+        match why:
+            case KillReason.BOOT_TIMEOUT:
+                assert worker.is_booting
+                assert self.config.boot_timeout_s
+                assert self.now >= worker.born_at + self.config.boot_timeout_s
+            case KillReason.RETIRE_TIMEOUT:
+                assert worker.is_told or worker.is_broken
+                assert self.now >= worker.must_leave_by
+            case KillReason.STUCK:
+                assert any(
+                    seen.call.on_cancel is OnCancel.KILL
+                    and self.now >= (seen.abandoned_at or 0.0) + self.config.cancel_grace_s
+                    for seen in graces
+                )
+            case KillReason.DRAIN_DEADLINE:
+                assert self.now >= self.deadline
+                assert worker.running
+        worker.is_killed = True
