@@ -70,7 +70,12 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
             text = f"{name}: it killed {order.attempts} workers and will not be run again"
             return _lost(call, order, PoisonCall, text)
         case Refusal.NO_WORKERS | Refusal.UNKNOWN_APP:
-            return DirtyNoWorkersAvailableError(call.request.app)
+            error = DirtyNoWorkersAvailableError(
+                call.request.app,
+                f"No workers available for app: {call.request.app}; they keep dying, see the log for the reason",
+            )
+            error.details["retry_after_s"] = 2.0
+            return error
 
 
 def failure_error(call: OpenCall, error: Mapping[str, Any]) -> DirtyError:

@@ -111,7 +111,7 @@ class Crew:
                 lambda line: self._hear(record, line),
                 lambda status: self._bury(record, status),
             )
-        except OSError as exc:
+        except Exception as exc:  # no descriptor, no memory, no thread
             log.logger.bind(worker=record.id).error("worker {} could not be started: {}", record.id, exc)
             record.lines.append(str(exc))
             self._bury(record, ExitStatus(None, None))

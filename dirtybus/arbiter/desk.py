@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 from dirtybus.arbiter.calls import OpenCall, Request, failure_error
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.ledger import Ledger
-from dirtybus.errors import DirtyError
+from dirtybus.errors import ActionNotFound, DirtyError
 from dirtybus.pool.model import CallId
 from dirtybus.protocol.messages import Chunk, End, Failure, Message, Progress, Reply
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["CallDesk"]
+
+_MAX_NAME_CHARS = 256  # the head of a call must fit beside the largest body
 
 
 class CallDesk:
@@ -27,7 +30,17 @@ class CallDesk:
         return len(self._open)
 
     def accept(self, request: Request, sink: Sink, terms: Terms, now: float) -> OpenCall:
-        """Book a new call."""
+        """Book a new call.
+
+        Raises:
+            DirtyError: its deadline or its action's name is none; nothing was booked.
+        """
+        if terms.timeout_s is not None and math.isnan(terms.timeout_s):
+            raise DirtyError(f"{request.app}: a timeout must be a number of seconds, not nan")
+        if len(request.action) > _MAX_NAME_CHARS:
+            raise ActionNotFound(
+                f"{request.app} has no action with a name of {len(request.action)} characters", app_path=request.app
+            )
         call_id = CallId(next(self._ids))
         expires_at = None if terms.timeout_s is None else now + terms.timeout_s
         call = self._open[call_id] = OpenCall(call_id, request, sink, terms, expires_at)

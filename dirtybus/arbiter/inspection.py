@@ -40,7 +40,10 @@ async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
             reported.set_exception(_failed(record, record.boot_error(status, loop.time() - record.started_at)))
         gone.set_result(None)
 
-    record.child = await spawner.spawn(on_message, record.lines.append, on_gone)
+    try:
+        record.child = await spawner.spawn(on_message, record.lines.append, on_gone)
+    except OSError as exc:
+        raise BootFailed(f"no process could be started to look at the apps: {exc}", {"step": "spawn"}) from exc
     record.child.send(Message(Inspect(apps=record.apps, path=import_path(config))))
     try:
         async with asyncio.timeout(config.boot_timeout_s or None):

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from dirtybus import log
 from dirtybus.arbiter.calls import Request
 from dirtybus.config import DirtyConfig
-from dirtybus.errors import DirtyError, LocalProtocolError, QueueFull
+from dirtybus.errors import DirtyAppNotFoundError, DirtyError, LocalProtocolError, QueueFull, RemoteProtocolError
 from dirtybus.pool.model import CallId
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
@@ -38,6 +39,11 @@ from dirtybus.transport.sinks import Sink
 from dirtybus.version import __version__
 
 __all__ = ["NativeSession", "SessionArbiter"]
+
+#: no import path is longer; a longer one is not even compared with those that are served
+_MAX_APP_CHARS = 1024
+#: chunks under way to one reader that does not read
+_MAX_WINDOW = 4096
 
 
 class SessionArbiter(Protocol):
@@ -70,7 +76,6 @@ class NativeSession(Link):
         self._on_closed = on_closed
         self._max_open = config.max_queued
         self._open: dict[int, _Words] = {}
-        self._is_lost = False
 
     def announce_drain(self) -> None:
         """Tell the client that no new calls are taken."""
@@ -89,7 +94,7 @@ class NativeSession(Link):
                     self._arbiter.cancel(words.call_id)
             case Credit() as head:
                 if words := self._open.get(message.id):
-                    self._arbiter.credit(words.call_id, head.chunks)
+                    words.credit(head.chunks)
             case StashAsk():
                 self._answer(
                     message.id, lambda: answer_message(self._arbiter.stash_port.ask(op_of(message)), message.id)
@@ -102,14 +107,16 @@ class NativeSession(Link):
                 )
             case Hello():
                 self.send(Message(_hello(self._arbiter.config)))
+            case head:
+                raise RemoteProtocolError(f"a client may not send {head.kind.name}")
 
     def _submit(self, client_id: int, head: Call, body: Any) -> None:
-        words = _Words(self, client_id)
-        request = Request(
-            app=head.app, action=head.action, body=body, timeout_s=head.time_left_s, window=max(1, head.window)
-        )
-        self._open[client_id] = words
+        words = self._open[client_id] = _Words(self, client_id)
+        window = min(max(1, head.window), _MAX_WINDOW)
+        request = Request(app=head.app, action=head.action, body=body, timeout_s=head.time_left_s, window=window)
         try:
+            if len(head.app) > _MAX_APP_CHARS:
+                raise DirtyAppNotFoundError(head.app[:60], f"no app has an import path of {len(head.app)} characters")
             if len(self._open) > self._max_open:
                 raise QueueFull(f"this client has {self._max_open} calls open; wait for answers", retry_after_s=1.0)
             words.call_id = self._arbiter.submit(request, words)
@@ -120,6 +127,12 @@ class NativeSession(Link):
         try:
             self.send(answer())
         except DirtyError as exc:
+            self._refuse(ask_id, exc)
+
+    def _refuse(self, ask_id: int, error: DirtyError) -> None:
+        try:
+            self.send(Message(Refusal(error=error.to_dict()), ask_id))
+        except LocalProtocolError as exc:  # it quotes the question, which is nearly as large as the limit
             self.send(Message(Refusal(error=exc.to_dict()), ask_id))
 
     def _note_room(self, has_room: bool) -> None:
@@ -129,7 +142,13 @@ class NativeSession(Link):
         else:
             self.pause_reading()
 
+    def credit(self, call_id: CallId, chunks: int) -> None:
+        """The client took chunks of a call: so many more may be sent."""
+        self._arbiter.credit(call_id, chunks)
+
     def _note_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, RemoteProtocolError):
+            log.logger.warning("a client was hung up on: {}", exc)
         for words in list(self._open.values()):
             self._arbiter.cancel(words.call_id)
         self._open.clear()
@@ -139,14 +158,23 @@ class NativeSession(Link):
 class _Words:
     """The sink of one client's call: says each word again under the client's id."""
 
-    __slots__ = ("_client_id", "_session", "call_id")
+    __slots__ = ("_client_id", "_session", "_unread", "call_id")
 
     def __init__(self, session: NativeSession, client_id: int) -> None:
         self._session = session
         self._client_id = client_id
+        self._unread = 0
         self.call_id = CallId(0)
 
+    def credit(self, chunks: int) -> None:
+        """Pass on a credit, for no more chunks than were sent: nobody can have read others."""
+        paid = min(chunks, self._unread)
+        if paid > 0:
+            self._unread -= paid
+            self._session.credit(self.call_id, paid)
+
     def chunk(self, body: Buffer) -> None:
+        self._unread += 1
         self._session.send(Message(Chunk(), self._client_id, (body,)))
 
     def progress(self, report: Progress) -> None:

@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +21,7 @@ from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.messages import Message
 from dirtybus.transport.claims import Claims
 from dirtybus.transport.link import Link, open_link
-from dirtybus.transport.posix import open_pidfd
+from dirtybus.transport.posix import block_stop_signals, open_pidfd
 
 __all__ = ["Child", "ExitStatus", "ProcessSpawner", "Spawner", "child_environment", "import_path"]
 
@@ -35,16 +37,20 @@ _THREAD_VARIABLES = (
 )
 #: how long the link of a dead process is read on, and a process whose link is closed may live on
 _REST_S = 1.0
+#: of 64 KiB each; a grandchild that prints on and on must not keep us
+_LAST_READS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ExitStatus:
-    """How a process ended: by ``code``, or by a signal of that name."""
+    """How a process ended: by ``code``, or by a signal of that name; both None: there never was one."""
 
     code: int | None
     signal: str | None
 
     def __str__(self) -> str:
+        if self.signal is None and self.code is None:
+            return "it could not be started"
         if self.signal is None:
             return f"it exited with code {self.code}"
         hint = ", perhaps by the kernel for want of memory" if self.signal == "SIGKILL" else ""
@@ -73,6 +79,23 @@ class Spawner(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    """A process just started, with our ends of what connects it to us."""
+
+    popen: subprocess.Popen[bytes]
+    sock: socket.socket
+    claims: Claims
+
+    def undo(self) -> None:
+        """End the process, reap it, close everything."""
+        self.popen.kill()
+        self.popen.wait()
+        for ours in (self.popen.stdout, self.sock, self.claims):
+            if ours is not None:
+                ours.close()
+
+
 class ProcessSpawner:
     """Start workers as fresh interpreters of the same Python.
 
@@ -82,8 +105,9 @@ class ProcessSpawner:
 
     def __init__(self, config: DirtyConfig) -> None:
         self._config = config
-        # the kernel's "kill me when my parent dies" means the parent's *thread*: this one lives as long as we do
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dirtybus-spawner")
+        # The kernel's "kill me when my parent dies" means the parent's *thread*: this one lives as long as we do.
+        # Children inherit its signal mask, so a Ctrl-C does not hit them before they are ready for it.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dirtybus-spawner", initializer=block_stop_signals)
 
     async def spawn(
         self,
@@ -91,38 +115,49 @@ class ProcessSpawner:
         on_line: Callable[[str], None],
         on_gone: Callable[[ExitStatus], None],
     ) -> ChildProcess:
-        """Start one process.
+        """Start one process. Cancelling it leaves none.
 
         Raises:
-            OSError: the system refuses another process or descriptor.
+            OSError: the system refuses another process or descriptor; `on_gone` is not called.
         """
-        loop = asyncio.get_running_loop()
-        claims = Claims.create()
-        ours, theirs = socket.socketpair()
+        birth = asyncio.get_running_loop().run_in_executor(self._thread, self._bear)
         try:
-            popen = await loop.run_in_executor(self._thread, self._popen, theirs, claims.fd)
-        except BaseException:
-            ours.close()
-            claims.close()
+            born = await asyncio.shield(birth)
+        except asyncio.CancelledError:
+            birth.add_done_callback(_undo)
+            await asyncio.wait([birth])
             raise
-        finally:
-            theirs.close()
-        claims.close_fd()
-        ours.setblocking(False)
-        child = ChildProcess(popen, claims, on_gone)
-        connection = Connection(Side.CALLER, self._config.max_payload_bytes)
-        await child.attach(ours, connection, on_message, on_line)
+        child = ChildProcess(born, on_gone)
+        try:
+            await child.attach(Connection(Side.CALLER, self._config.max_payload_bytes), on_message, on_line)
+        except BaseException:
+            child.give_up()
+            raise
         return child
 
     def close(self) -> None:
         """Stop the thread that starts processes. May be called twice."""
         self._thread.shutdown(wait=False)
 
+    def _bear(self) -> _Birth:
+        with ExitStack() as undo:
+            claims = Claims.create()
+            undo.callback(claims.close)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs:
+                popen = self._popen(theirs, claims.fd)
+            undo.pop_all()
+        claims.close_fd()
+        ours.setblocking(False)
+        return _Birth(popen, ours, claims)
+
     def _popen(self, theirs: socket.socket, claims_fd: int) -> subprocess.Popen[bytes]:
         fds = (theirs.fileno(), claims_fd)
         arguments = [str(number) for number in (*fds, self._config.max_payload_bytes, os.getpid())]
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "dirtybus.worker", *arguments],
+            # -P: a file in the working directory must not pass for a module of the standard library
+            [sys.executable, "-P", "-m", "dirtybus.worker", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -131,20 +166,27 @@ class ProcessSpawner:
         )
 
 
+def _undo(birth: asyncio.Future[_Birth]) -> None:
+    if not birth.cancelled() and birth.exception() is None:
+        birth.result().undo()
+
+
 class ChildProcess:
     """One process, its link and what it prints, until all three have ended."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], claims: Claims, on_gone: Callable[[ExitStatus], None]) -> None:
-        self._popen = popen
-        self._claims = claims
+    def __init__(self, birth: _Birth, on_gone: Callable[[ExitStatus], None]) -> None:
+        self._birth = birth
+        self._popen = birth.popen
         self._on_gone = on_gone
         self._link: Link | None = None
         self._pidfd: int | None = None
         self._status: ExitStatus | None = None
+        self._is_attached = False
         self._link_ended = False
         self._told = False
         self._rest: asyncio.TimerHandle | None = None
         self._output: asyncio.BaseTransport | None = None
+        self._lines: _Lines | None = None
 
     @property
     def pid(self) -> int:
@@ -152,21 +194,28 @@ class ChildProcess:
 
     def was_begun(self, call_id: int) -> bool:
         """Whether the process may have begun the call; to be asked before `on_gone` returns."""
-        return self._claims.was_begun(call_id)
+        return self._birth.claims.was_begun(call_id)
 
     async def attach(
-        self,
-        sock: socket.socket,
-        connection: Connection,
-        on_message: Callable[[Message], None],
-        on_line: Callable[[str], None],
+        self, connection: Connection, on_message: Callable[[Message], None], on_line: Callable[[str], None]
     ) -> None:
-        """Begin to read the link and the output, and to wait for the end."""
+        """Begin to read the link and the output, and to wait for the end; that is told after this has returned."""
         loop = asyncio.get_running_loop()
         self._watch_exit(loop)
         assert self._popen.stdout is not None
-        self._output, _ = await loop.connect_read_pipe(lambda: _Lines(on_line), self._popen.stdout)
-        self._link = await open_link(sock, Link(connection, on_message, self._on_link_lost))
+        self._lines = lines = _Lines(on_line)
+        self._output, _ = await loop.connect_read_pipe(lambda: lines, self._popen.stdout)
+        self._link = await open_link(self._birth.sock, Link(connection, on_message, self._on_link_lost))
+        self._is_attached = True
+        loop.call_soon(self._settle)
+
+    def give_up(self) -> None:
+        """Undo a birth that could not be completed; nobody is told."""
+        self._told = True
+        self._forget_pidfd()
+        if self._output is not None:
+            self._output.close()
+        self._birth.undo()
 
     def send(self, message: Message) -> bool:
         """Send to the process; False when its link is gone."""
@@ -184,38 +233,63 @@ class ChildProcess:
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, self._on_exit)
             return
-        # no such descriptor here (macOS): a thread waits instead
-        waiting = loop.run_in_executor(None, self._popen.wait)
-        waiting.add_done_callback(lambda _: self._on_exit())
+
+        def wait() -> None:
+            self._popen.wait()
+            with suppress(RuntimeError):  # the loop was closed; nobody wants to know
+                loop.call_soon_threadsafe(self._on_exit)
+
+        # no such descriptor here (macOS): a thread waits instead, and not one of the few that the loop lends to all
+        threading.Thread(target=wait, name=f"dirtybus-wait-{self.pid}", daemon=True).start()
 
     def _on_exit(self) -> None:
         code = self._popen.poll()
         if code is None or self._status is not None:
             return
+        self._forget_pidfd()
+        self._status = _exit_status(code)
+        self._settle()
+
+    def _forget_pidfd(self) -> None:
         if self._pidfd is not None:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
-        self._status = ExitStatus(code, None) if code >= 0 else ExitStatus(None, signal.Signals(-code).name)
-        self._settle()
 
     def _on_link_lost(self, exc: Exception | None) -> None:
         self._link_ended = True
         self._settle()
 
     def _settle(self) -> None:
-        if self._told:
+        if self._told or not self._is_attached:
             return
         if self._status is not None and self._link_ended:
-            self._told = True
-            if self._rest is not None:
-                self._rest.cancel()
-            if self._output is not None:
-                self._output.close()
-            self._on_gone(self._status)
-            self._claims.close()
-        elif self._rest is None:
+            self._tell(self._status)
+        elif self._rest is None and (self._status is not None or self._link_ended):
             self._rest = asyncio.get_running_loop().call_later(_REST_S, self._finish)
+
+    def _tell(self, status: ExitStatus) -> None:
+        self._told = True
+        if self._rest is not None:
+            self._rest.cancel()
+        self._read_last_words()
+        try:
+            self._on_gone(status)
+        finally:
+            self._birth.claims.close()
+
+    def _read_last_words(self) -> None:
+        """Read what is left in the pipe, now: the loop may not have come to it yet."""
+        assert self._output is not None
+        assert self._lines is not None
+        if not self._output.is_closing() and self._popen.stdout is not None:
+            with suppress(BlockingIOError):
+                for _ in range(_LAST_READS):
+                    if not (last := os.read(self._popen.stdout.fileno(), 64 * 1024)):
+                        break
+                    self._lines.data_received(last)
+        self._lines.finish()
+        self._output.close()
 
     def _finish(self) -> None:
         """One end came and the other did not: a grandchild holds the socket, or the process lives without it."""
@@ -242,13 +316,26 @@ class _Lines(asyncio.Protocol):
             self._say(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._part:
-            self._say(self._part)
+        self.finish()
+
+    def finish(self) -> None:
+        """Say what has no newline at its end: nothing more comes."""
+        part, self._part = self._part, b""
+        self._say(part)
 
     def _say(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip()
         if text:
             self._on_line(text)
+
+
+def _exit_status(code: int) -> ExitStatus:
+    if code >= 0:
+        return ExitStatus(code, None)
+    try:
+        return ExitStatus(None, signal.Signals(-code).name)
+    except ValueError:  # a real-time signal has a number only
+        return ExitStatus(None, f"signal {-code}")
 
 
 def child_environment(environment: Mapping[str, str], config: DirtyConfig) -> dict[str, str]:

@@ -24,6 +24,9 @@ from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
 
 __all__ = ["Pool"]
 
+#: a new call waits for a worker that is about to be started, not for one whose backoff is longer than this
+_PATIENCE_S = 2.0
+
 
 class Pool:
     """Decide which call runs where, which workers exist, and what becomes of calls whose worker or time is gone.
@@ -181,6 +184,8 @@ class Pool:
             return Refusal.DRAINING
         if not self._roster.serves(call.app):
             return Refusal.UNKNOWN_APP
+        if not self._roster.has_ready(call.app) and self._roster.seats.vacant_until(call.app) > now + _PATIENCE_S:
+            return Refusal.NO_WORKERS
         if self._calls.queue.is_full:
             self._endings.expire(now)  # room that is already due counts
         if self._calls.queue.is_full and self._roster.pick(lane) is None:

@@ -60,6 +60,10 @@ class Roster:
         """Say whether the app is one of the specs; each of those has a seat at any time."""
         return app in self._ready
 
+    def has_ready(self, app: str) -> bool:
+        """Say whether a ready worker holds the app."""
+        return bool(self._ready[app])
+
     # --- slots ---
 
     def pick(self, lane: Lane) -> Worker | None:

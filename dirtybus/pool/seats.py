@@ -81,6 +81,11 @@ class Seats:
         """Take out the vacant seats whose moment has come; the caller fills them."""
         return [self._seats[index] for index in self._vacant.take_until(now)]
 
+    def vacant_until(self, app: str) -> float:
+        """Return when the next worker with ``app`` may be started; minus infinity when one lives, infinity: never."""
+        moments = [seat.spawn_at if seat.worker is None else -math.inf for seat in self if app in seat.apps]
+        return min(moments, default=math.inf)
+
     def next_spawn_at(self) -> float | None:
         """Return the next moment at which a vacant seat may be filled; None when none waits for that."""
         return self._vacant.first_rank()

@@ -101,6 +101,12 @@ class Books:
         threads = max(self.threads_by_app.get(app, self.config.threads) for app in worker.apps)
         return len(same_kind) < threads and len(same_app) < self.threads_by_app.get(seen.call.app, self.config.threads)
 
+    def is_forsaken(self, app: str) -> bool:
+        """Say whether no worker with the app lives, nor will for the next two seconds."""
+        seats = [seat.index for seat in self.pool.snapshot().seats if app in seat.apps]
+        lives = any(app in worker.apps for worker in self.workers.values())
+        return not lives and all(self.not_before.get(seat, -math.inf) > self.now + 2.0 for seat in seats)
+
     def was_sent_back(self, seen: SeenCall) -> bool:
         """Say whether the call waits again because the worker that died in this step had not begun it."""
         return seen.call.id in self.unbegun and self.is_orphan(seen)

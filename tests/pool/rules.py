@@ -120,7 +120,8 @@ class Rules(Books):
                 is_poison = seen.call.idempotent and not self.dead.is_killed and seen.crashes >= self.config.crash_limit
                 assert is_poison == (why is Refusal.POISONED)
             case Refusal.NO_WORKERS:
-                raise AssertionError("every app keeps a seat")
+                assert is_new
+                assert self.is_forsaken(seen.call.app)
         seen.ended = why.value
         if seen.worker in self.workers:
             seen.abandoned_at = self.now

@@ -206,3 +206,18 @@ def test_a_call_submitted_in_the_dark_waits_through_the_delay() -> None:
     assert pool.step(Submitted(call(2)), 0.0) == []
     pool.step(Ticked(), 2.0)
     assert pool.step(Ready(W3), 3.0) == [Dispatch(W3, C2, 1)]
+
+
+def test_a_new_call_does_not_wait_for_a_worker_whose_backoff_is_long() -> None:
+    pool = ready_pool(workers=1, restart_delay_s=1.0, healthy_after_s=100.0)
+    now = 0.0
+    for worker in (1, 2):  # the second replacement comes after 1 s, the third after 2 s, the fourth after 4 s
+        pool.step(Exited(WorkerId(worker)), now)
+        pool.step(Ticked(), now := now + 1.0)
+        pool.step(Ready(WorkerId(worker + 1)), now)
+    pool.step(Exited(W3), now)
+    assert submit(pool, 1, now=now) == [], "two seconds are worth the wait"
+    pool.step(Ticked(), now := now + 2.0)
+    pool.step(Exited(WorkerId(4)), now)
+    assert submit(pool, 2, now=now) == [Refuse(C2, Refusal.NO_WORKERS)]
+    assert submit(pool, 3, now=now + 2.5) == []

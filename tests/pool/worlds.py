@@ -61,6 +61,10 @@ class World(Rules):
             assert self.calls[call.id].ended == "unknown_app"
         if self.deadline < math.inf:
             assert self.calls[call.id].ended == "draining"
+        if self.calls[call.id].is_queued:
+            assert not self.is_forsaken(call.app), "a call waits for a worker that will not come soon"
+            others = sum(1 for seen in self.calls.values() if seen.is_queued and seen.attempt == 0) - 1
+            assert others < self.config.max_queued, "the queue holds more than its bound"
 
     def ready(self, worker_id: WorkerId) -> None:
         worker = self.workers.get(worker_id)
