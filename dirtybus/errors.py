@@ -5,6 +5,7 @@ error knows stands in ``details`` (plain values only) and the attributes read it
 they stand on the wire and in people's alert rules.
 """
 
+# long: every error in one place, as people look them up there; each class is a few lines
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -256,6 +256,6 @@ async def test_cancel_of_an_event_settles_with_call_cancelled() -> None:
     async with serving() as arbiter:
         call = asyncio.create_task(arbiter.call(BASIC, "asleep", 30))
         await until(lambda: arbiter.ledger.open)
-        arbiter.cancel(next(iter(arbiter._desk._open)))
+        arbiter.cancel(next(iter(arbiter._interpreter.desk._open)))
         with pytest.raises(CallCancelled):
             await call

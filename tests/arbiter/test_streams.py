@@ -101,6 +101,6 @@ async def test_a_worker_that_dies_in_mid_stream_fails_the_stream_after_its_chunk
 
 
 def _kill_the_worker(arbiter: Arbiter) -> None:
-    for record in arbiter._crew:
+    for record in arbiter._interpreter.crew:
         assert record.child is not None
         record.child.kill()

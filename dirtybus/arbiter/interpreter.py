@@ -1,0 +1,302 @@
+"""The interpreter: the only code that turns an order of the pool into an effect, and the world's news into facts.
+
+It never opens a payload: bodies go from caller to worker and back as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+
+from dirtybus import log
+from dirtybus.arbiter.calls import Request, refusal_error
+from dirtybus.arbiter.crew import Crew
+from dirtybus.arbiter.desk import CallDesk
+from dirtybus.arbiter.directory import Directory
+from dirtybus.arbiter.roll import WorkerRecord
+from dirtybus.arbiter.spawner import ExitStatus, Spawner
+from dirtybus.arbiter.timer import Timer
+from dirtybus.config import DirtyConfig
+from dirtybus.errors import DirtyError, Draining, Unavailable
+from dirtybus.events import LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
+from dirtybus.pool import ports
+from dirtybus.pool.model import Call as PoolCall
+from dirtybus.pool.model import CallId, Phase
+from dirtybus.pool.pool import Pool
+from dirtybus.pool.snapshot import PoolSnapshot
+from dirtybus.protocol.messages import (
+    BootFailed,
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    Message,
+    Progress,
+    Ready,
+    Refusal,
+    StashAsk,
+)
+from dirtybus.stash.port import LocalPort
+from dirtybus.stash.wire import answer_message, op_of
+from dirtybus.transport.sinks import Sink
+
+__all__ = ["Interpreter"]
+
+
+class Interpreter:
+    """Run calls on workers, as the pool decides.
+
+    Args:
+        config: limits and spans.
+        spawner: starts the processes.
+        stash: what workers ask for.
+        observe: told of each change in the life of the workers.
+        on_defect: told when carrying out an order fails in a way that it must not.
+    """
+
+    def __init__(
+        self,
+        config: DirtyConfig,
+        spawner: Spawner,
+        stash: LocalPort,
+        *,
+        observe: Callable[[LifecycleEvent], object],
+        on_defect: Callable[[Exception], object],
+    ) -> None:
+        self.desk = CallDesk()
+        self.crew = Crew(config, spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
+        self._config = config
+        self._stash = stash
+        self._observe = observe
+        self._on_defect = on_defect
+        self._directory: Directory | None = None
+        self._pool: Pool | None = None
+        self._timer = Timer(lambda: self._feed(ports.Ticked()))
+        self._orders: deque[ports.Order] = deque()
+        self._is_applying = False
+        self._manned: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """The pool.
+
+        Raises:
+            Unavailable: the workers were not started.
+        """
+        if self._pool is None:
+            raise Unavailable("not started: there are no workers yet; wait for start()")
+        return self._pool
+
+    def snapshot(self) -> PoolSnapshot | None:
+        """Return the pool at this moment; None before the start."""
+        return None if self._pool is None else self._pool.snapshot()
+
+    # --- what the arbiter wants ---
+
+    async def man(self, directory: Directory) -> None:
+        """Start the workers for the apps of ``directory`` and wait until each is ready.
+
+        Raises:
+            BootFailed: one could not boot.
+        """
+        self._directory = directory
+        self._manned = asyncio.get_running_loop().create_future()
+        self._pool = Pool(self._config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
+        self._feed(ports.Ticked())
+        await self._manned
+
+    def submit(self, request: Request, sink: Sink) -> CallId:
+        """Accept a call; every word on it goes to ``sink``, also a refusal.
+
+        Raises:
+            DirtyAppNotFoundError: nothing serves its app.
+            Unavailable: the workers were not started.
+        """
+        if self._directory is None:
+            raise Unavailable("not started: there are no workers yet; wait for start()")
+        terms = self._directory.terms(request.app, request.action, request.timeout_s)
+        call = self.desk.accept(request, sink, terms, asyncio.get_running_loop().time())
+        self._feed(
+            ports.Submitted(
+                PoolCall(
+                    id=call.id,
+                    app=request.app,
+                    expires_at=call.expires_at,
+                    kind=terms.kind,
+                    idempotent=terms.idempotent,
+                    on_cancel=terms.on_cancel,
+                )
+            )
+        )
+        return call.id
+
+    def cancel(self, call_id: CallId) -> None:
+        """The caller does not wait any more. Nothing happens when the call is settled."""
+        if self.desk.get(call_id) is not None:
+            self._feed(ports.CancelRequested(call_id))
+
+    def credit(self, call_id: CallId, chunks: int) -> None:
+        """The reader took so many chunks: the worker may send as many more."""
+        call = self.desk.get(call_id)
+        if call is not None and call.worker is not None:
+            self.crew.send(call.worker, Message(Credit(chunks=chunks), call_id))
+
+    def resize(self, workers: int) -> int:
+        """Aim at another number of workers; returns what the apps' limits allow of it."""
+        if why := self.pool.why_not(workers):
+            log.logger.warning("{}", why)
+        self._feed(ports.Resized(workers))
+        return self.pool.size
+
+    async def drain(self, within_s: float) -> None:
+        """Let accepted calls end within so many seconds, then let the workers leave; wait for the last of them."""
+        if self._pool is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._drained is None:
+            self._drained = loop.create_future()
+        self._feed(ports.DrainBegun(loop.time() + within_s))
+        await asyncio.shield(self._drained)
+
+    def kill(self) -> None:
+        """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
+        self.crew.kill_all()
+        self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
+        for waiting in (self._manned, self._drained):
+            if waiting is not None and not waiting.done():
+                waiting.cancel() if waiting is self._manned else waiting.set_result(None)
+
+    async def close(self) -> None:
+        """Kill what is left and wait until it is reaped. May be called twice."""
+        self.kill()
+        await self.crew.close()
+        self._timer.set_for(None)
+
+    # --- the pool: facts in, orders out ---
+
+    def _feed(self, fact: ports.Fact) -> None:
+        if self._pool is None:
+            return  # killed before there was a pool
+        self._orders.extend(self._pool.step(fact, asyncio.get_running_loop().time()))
+        if self._is_applying:  # an effect told us a new fact: its orders come after the ones under way
+            return
+        self._is_applying = True
+        try:
+            while self._orders:
+                self._apply(self._orders.popleft())
+        except Exception as exc:
+            self._on_defect(exc)
+            raise
+        finally:
+            self._is_applying = False
+        self._timer.set_for(self._pool.wake_at())
+
+    def _apply(self, order: ports.Order) -> None:
+        match order:
+            case ports.Dispatch():
+                self._dispatch(order)
+            case ports.Refuse(call_id):
+                if call := self.desk.get(call_id):
+                    self.desk.settle(call_id, refusal_error(call, order))
+            case ports.Interrupt(worker, call_id):
+                self.crew.send(worker, Message(Cancel(), call_id))
+            case ports.Spawn(worker, apps):
+                assert self._directory is not None
+                self.crew.spawn(worker, apps, self._directory.threads(apps))
+            case ports.Retire(worker):
+                self.crew.retire(worker)
+            case ports.Kill(worker, why):
+                self.crew.kill(worker, why)
+            case ports.ReportDrained():
+                if self._drained is not None and not self._drained.done():
+                    self._drained.set_result(None)
+
+    def _dispatch(self, order: ports.Dispatch) -> None:
+        call, record = self.desk.get(order.call), self.crew.get(order.worker)
+        if call is None or record is None:
+            return  # settled or gone while the order waited; the pool hears of it by another fact
+        call.worker = order.worker
+        record.calls.add(order.call)
+        left = None if call.expires_at is None else call.expires_at - asyncio.get_running_loop().time()
+        request = call.request
+        head = Call(
+            app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt
+        )
+        self.crew.send(order.worker, Message(head, order.call, request.body))
+
+    # --- what workers say ---
+
+    def _take(self, record: WorkerRecord, message: Message) -> None:
+        match message.head:
+            case Chunk() | Progress():
+                if self.desk.pass_on(message):
+                    self._feed(ports.Streamed(CallId(message.id)))
+            case Ready() as head:
+                self._note_ready(record, head)
+            case BootFailed() as head:
+                record.report = head
+                self._feed(ports.BootFailed(record.id))
+            case StashAsk():
+                self._answer_stash(record, message)
+            case _:
+                self._finish(record, message)
+
+    def _finish(self, record: WorkerRecord, message: Message) -> None:
+        self.desk.pass_on(message)
+        record.calls.discard(CallId(message.id))
+        record.answered += 1
+        self._feed(ports.Finished(record.id, CallId(message.id)))
+
+    def _answer_stash(self, record: WorkerRecord, message: Message) -> None:
+        try:
+            answer = answer_message(self._stash.ask(op_of(message)), message.id)
+        except DirtyError as exc:
+            answer = Message(Refusal(error=exc.to_dict()), message.id)
+        self.crew.send(record.id, answer)
+
+    # --- the lives of workers ---
+
+    def _note_birth(self, record: WorkerRecord) -> None:
+        self._observe(WorkerSpawned(record.id, record.pid, record.apps))
+
+    def _note_ready(self, record: WorkerRecord, head: Ready) -> None:
+        record.boot_s = head.boot_s
+        bound = log.logger.bind(worker=record.id, pid=record.pid, apps=record.apps)
+        bound.info("worker {} is ready after {:.2f} s (pid {})", record.id, head.boot_s, record.pid)
+        self._observe(WorkerReady(record.id, record.pid, record.apps, head.boot_s))
+        self._feed(ports.Ready(record.id))
+        if self._manned is not None and not self._manned.done() and self._is_manned():
+            self._manned.set_result(None)
+
+    def _is_manned(self) -> bool:
+        assert self._pool is not None
+        snapshot = self._pool.snapshot()
+        return snapshot.count(Phase.READY) >= sum(1 for seat in snapshot.seats if seat.apps)
+
+    def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
+        why = record.why_gone(status)
+        unbegun = record.unbegun()
+        for call_id in record.calls - unbegun:
+            if call := self.desk.get(call_id):
+                call.deaths = (*call.deaths, why)
+        self._log_exit(record, status, why)
+        if record.boot_s is None and self._manned is not None and not self._manned.done():
+            took_s = asyncio.get_running_loop().time() - record.started_at
+            self._manned.set_exception(record.boot_error(status, took_s))
+        self._observe(
+            WorkerExited(record.id, record.pid, record.apps, exit_code=status.code, signal=status.signal, reason=why)
+        )
+        self._feed(ports.Exited(record.id, unbegun))
+
+    def _log_exit(self, record: WorkerRecord, status: ExitStatus, why: str) -> None:
+        bound = log.logger.bind(worker=record.id, pid=record.pid, exit_code=status.code, signal=status.signal)
+        if status.code == 0 or record.is_dismissed:
+            bound.info("worker {} left", record.id)
+        elif record.boot_s is None:
+            took_s = asyncio.get_running_loop().time() - record.started_at
+            bound.error("{}", record.boot_error(status, took_s))
+        else:
+            bound.warning("worker {} died with {} calls in it: {}", record.id, len(record.calls), why)
