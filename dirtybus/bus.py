@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any, TypeVar
 
 from graia.broadcast import Broadcast
@@ -88,7 +89,7 @@ class DirtyBus:
         stash.bind(self.arbiter.stash_port, async_port=AsyncLocalPort(self.arbiter.stash_port))
         for service in (
             SignalService(self.arbiter, broadcast),
-            StashService(self._tables),
+            StashService(self._tables, partial(stash.unbind, self.arbiter.stash_port)),
             ArbiterService(self.arbiter),
             WorkerService(self.arbiter, broadcast),
             GateService(self.locker, self.arbiter, broadcast, self.config),

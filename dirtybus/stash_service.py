@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from loguru import logger
@@ -29,15 +30,17 @@ class StashService(DirtyService, Generic[AnyTables]):
     Whoever needs the tables until its own end puts ``dirtybus.stash`` into its ``required``. The tables stay readable
     after the application has ended.
 
-    Attributes:
+    Args:
         tables: the tables.
+        release: called at the end, perhaps twice: nobody is to find the way to the tables any more.
     """
 
     id = "dirtybus.stash"
 
-    def __init__(self, tables: AnyTables) -> None:
+    def __init__(self, tables: AnyTables, release: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self.tables = tables
+        self._release = release
 
     async def start(self) -> None:
         if names := self.tables.tables():
@@ -45,3 +48,7 @@ class StashService(DirtyService, Generic[AnyTables]):
 
     async def drain(self, within_s: float) -> None:
         logger.debug("the stash ends with {} tables of {} bytes", len(self.tables.tables()), self.tables.size_bytes)
+        self._release()
+
+    def kill(self) -> None:
+        self._release()

@@ -35,10 +35,14 @@ def bind(port: SyncPort, *, async_port: AsyncPort | None = None, resolve: Resolv
     _bound = _Binding(port, async_port, resolve)
 
 
-def unbind() -> None:
-    """Forget what was bound: the functions of `dirtybus.stash` use the process's default client again."""
+def unbind(port: SyncPort | None = None) -> None:
+    """Forget what was bound: the functions of `dirtybus.stash` use the process's default client again.
+
+    With ``port``, only if it is the one that is bound: who ends does not take away what another has bound since.
+    """
     global _bound
-    _bound = None
+    if port is None or (_bound is not None and _bound.port is port):
+        _bound = None
 
 
 def is_bound() -> bool:

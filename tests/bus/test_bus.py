@@ -8,6 +8,7 @@ import pytest
 from graia.broadcast import Broadcast
 from loguru import logger
 
+from dirtybus import stash
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.bus import DirtyBus
 from dirtybus.errors import CallCancelled, DirtyAppError, DirtyError, DirtyTimeoutError, GateClosed
@@ -22,6 +23,7 @@ from dirtybus.events import (
     WorkerReady,
 )
 from dirtybus.stash import AsyncStash
+from dirtybus.stash.current import is_bound
 from tests.arbiter.serving import BASIC, until
 from tests.bus.running import running_bus
 
@@ -292,3 +294,12 @@ async def test_a_bus_is_installed_once_and_says_so_before() -> None:
         bus.post(InferenceRequested(BASIC, "echo"))
     with pytest.raises(TypeError, match="not both"):
         DirtyBus(bus.config, workers=2)
+
+
+async def test_the_stash_functions_reach_the_bus_while_it_lives_and_not_after() -> None:
+    async with running_bus() as (bus, _):
+        stash.put("basic", "from the owner", 1)
+        assert await bus.stash.get("basic", "from the owner") == 1
+        assert await bus.call(BASIC, "put", "from a worker", (1,)) == (1,)
+        assert stash.get("basic", "from a worker") == (1,)
+    assert not is_bound()
