@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import traceback as tracebacks
 from typing import Any
 
 from loguru import logger
 
-__all__ = ["error", "logger", "repeat", "set_up"]
-
-_FORMAT = "<green>{time:HH:mm:ss.SSS}</green> <level>{level: <7}</level> {extra[who]: <10} <level>{message}</level>"
+__all__ = ["error", "logger", "repeat"]
 
 
 def repeat(*, level: int, text: str, name: str, worker: int, app: str | None, call: int, traceback: str | None) -> None:
@@ -32,12 +29,5 @@ def error(exc: BaseException, text: str, *args: object, **extra: object) -> None
 
 
 def _level(number: int) -> str | int:
-    names = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
+    names = {5: "TRACE", 10: "DEBUG", 20: "INFO", 25: "SUCCESS", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
     return names.get(number, number)
-
-
-def set_up(level: str = "INFO") -> None:
-    """Make loguru write one readable line a record to stderr. For programs; a library leaves loguru as it is."""
-    logger.remove()
-    logger.configure(extra={"who": ""})
-    logger.add(sys.stderr, level=level.upper(), format=_FORMAT, backtrace=False, diagnose=False)

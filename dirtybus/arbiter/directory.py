@@ -16,7 +16,7 @@ from dirtybus.pool.model import ActionKind, OnCancel
 
 __all__ = ["Directory", "Terms"]
 
-_WHOSE: Final = ("the caller's timeout", "the action's timeout", "the app's timeout", "the setting timeout")
+_CALLERS: Final = "the caller's timeout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Directory:
 
     def __init__(self, config: DirtyConfig, reports: Sequence[Mapping[str, Any]]) -> None:
         self._config = config
+        self._terms: dict[tuple[str, str], Terms] = {}
         self._infos = {info.path: info for info in map(_read, reports)}
         self.specs = tuple(self._resolved(spec) for spec in config.apps)
         check_apps(self.specs, config.workers)
@@ -72,19 +73,30 @@ class Directory:
         Raises:
             DirtyAppNotFoundError: no such app is served; names the nearest.
         """
+        terms = self._terms.get((app, action)) or self._own_terms(app, action)
+        return terms if timeout_s is None else replace(terms, timeout_s=timeout_s or None, whose=_CALLERS)
+
+    def _own_terms(self, app: str, action: str) -> Terms:
         info = self._infos.get(app)
         if info is None:
             raise self._not_found(app)
         options = info.actions.get(action, info.default)
-        limits = (timeout_s, options.timeout_s, info.timeout_s, self._config.timeout_s)
-        chosen, whose = next(((s, w) for s, w in zip(limits, _WHOSE, strict=True) if s is not None), (None, ""))
-        return Terms(
+        limits = (
+            (options.timeout_s, "the action's timeout"),
+            (info.timeout_s, "the app's timeout"),
+            (self._config.timeout_s, "the setting timeout"),
+        )
+        chosen, whose = next((limit for limit in limits if limit[0] is not None), (None, ""))
+        terms = Terms(
             timeout_s=chosen or None,
             whose=whose,
             kind=ActionKind.ASYNC if options.is_async else ActionKind.SYNC,
             idempotent=options.idempotent,
             on_cancel=OnCancel(options.on_cancel),
         )
+        if action in info.actions:  # not for any name that a caller may think of: that has no bound
+            self._terms[app, action] = terms
+        return terms
 
     def _not_found(self, app: str) -> DirtyAppNotFoundError:
         near = difflib.get_close_matches(app, self.paths, n=1)

@@ -73,6 +73,7 @@ class Interpreter:
         self._on_defect = on_defect
         self._directory: Directory | None = None
         self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._timer = Timer(lambda: self._feed(ports.Ticked()))
         self._orders: deque[ports.Order] = deque()
         self._is_applying = False
@@ -103,7 +104,8 @@ class Interpreter:
             BootFailed: one could not boot.
         """
         self._directory = directory
-        self._manned = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._manned = self._loop.create_future()
         self._pool = Pool(self._config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
         self._feed(ports.Ticked())
         await self._manned
@@ -118,7 +120,7 @@ class Interpreter:
         if self._directory is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
         terms = self._directory.terms(request.app, request.action, request.timeout_s)
-        call = self.desk.accept(request, sink, terms, asyncio.get_running_loop().time())
+        call = self.desk.accept(request, sink, terms, self._loop.time())
         self._feed(
             ports.Submitted(
                 PoolCall(
@@ -180,7 +182,7 @@ class Interpreter:
     def _feed(self, fact: ports.Fact) -> None:
         if self._pool is None:
             return  # killed before there was a pool
-        self._orders.extend(self._pool.step(fact, asyncio.get_running_loop().time()))
+        self._orders.extend(self._pool.step(fact, self._loop.time()))
         if self._is_applying:  # an effect told us a new fact: its orders come after the ones under way
             return
         self._is_applying = True
@@ -220,7 +222,7 @@ class Interpreter:
             return  # settled or gone while the order waited; the pool hears of it by another fact
         call.worker = order.worker
         record.calls.add(order.call)
-        left = None if call.expires_at is None else call.expires_at - asyncio.get_running_loop().time()
+        left = None if call.expires_at is None else call.expires_at - self._loop.time()
         request = call.request
         head = Call(
             app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt

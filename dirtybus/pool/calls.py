@@ -29,11 +29,11 @@ class Calls:
     def __contains__(self, call_id: CallId) -> bool:
         return call_id in self.queue or call_id in self._workers
 
-    def admit(self, call: Call) -> None:
-        """Let a new call wait."""
-        self.queue.add(call)
+    def admit(self, call: Call) -> Waiting:
+        """Book a new call, which neither waits nor runs yet."""
         if call.expires_at is not None:
             self._expiries.put(call.id, call.expires_at)
+        return self.queue.number(call)
 
     def start(self, waiting: Waiting, worker: Worker) -> Running:
         """Book that a call taken from the queue runs in the worker now."""
@@ -43,7 +43,7 @@ class Calls:
     def return_to_queue(self, running: Running, crashes: int, *, has_run: bool = True) -> None:
         """Book that the run came to nothing and the call waits for the next one, with the deadline it has."""
         del self._workers[running.call.id]
-        self.queue.put_back(Waiting(running.call, running.order, running.attempt + has_run, crashes))
+        self.queue.put(Waiting(running.call, running.order, running.attempt + has_run, crashes))
 
     def find_running(self, call_id: CallId) -> tuple[Worker, Running] | None:
         """Return where the call runs, with its books there; None when it does not run."""

@@ -24,6 +24,8 @@ from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
 
 __all__ = ["Pool"]
 
+#: facts that follow no clock: unless something is due, nothing but calls and slots can come of them
+_QUIET = frozenset({ports.Submitted, ports.Finished, ports.Streamed})
 #: a new call waits for a worker that is about to be started, not for one whose backoff is longer than this
 _PATIENCE_S = 2.0
 
@@ -61,6 +63,7 @@ class Pool:
         self._restless: set[Lane] = set()
         self._drain = Drain()
         self._stepped_at = -math.inf
+        self._due_at = -math.inf
 
     def step(self, fact: ports.Fact, now: float) -> list[ports.Order]:
         """Take one fact and return the orders that follow from it, to be carried out in this sequence.
@@ -71,17 +74,24 @@ class Pool:
         """
         self._stepped_at = now
         self._book(fact, now)
-        self._settle(now)
+        if self._is_quiet(fact, now):
+            self._match()
+        else:
+            self._settle(now)
         orders, self._orders = self._orders, []
         return orders
 
     def wake_at(self) -> float | None:
         """Return when ``step(Ticked(), now)`` next has something to do; None when never.
 
-        A moment in the past, even an infinite one, means at once: so it is before the first step.
+        A moment in the past, even an infinite one, means at once: so it is before the first step. It may be earlier
+        than needed, when the call that it was for has ended since; the step there then corrects it.
         """
+        return None if self._due_at == math.inf else self._due_at
+
+    def _next_due_at(self) -> float:
         if self._drain.is_done:
-            return None
+            return math.inf
         moments = (
             self._calls.next_expiry_at(),
             self._calls.next_grace_end_at(),
@@ -89,7 +99,7 @@ class Pool:
             self._roster.seats.next_spawn_at(),
             self._drain.next_at(),
         )
-        return min((at for at in moments if at is not None), default=None)
+        return min((at for at in moments if at is not None), default=math.inf)
 
     # --- questions ---
 
@@ -175,9 +185,18 @@ class Pool:
         if why := self._why_refuse(call, lane, now):
             self._order(ports.Refuse(call.id, why))
             return
-        if self._calls.queue.is_empty(lane):  # else nobody has room: all who could have it look by themselves
+        waiting = self._calls.admit(call)
+        if call.expires_at is not None:
+            self._due_at = min(self._due_at, call.expires_at)
+        # where others wait in the lane, nobody has room
+        is_first = self._calls.queue.is_empty(lane)
+        worker = self._roster.pick(lane) if is_first and now < self._due_at else None
+        if worker is not None:
+            self._dispatch(waiting, worker)
+            return
+        self._calls.queue.put(waiting)
+        if is_first:
             self._restless.add(lane)
-        self._calls.admit(call)
 
     def _why_refuse(self, call: Call, lane: Lane, now: float) -> Refusal | None:
         if self._drain.is_begun:
@@ -227,6 +246,7 @@ class Pool:
         self._dismiss(now)
         self._fill_seats(now)
         self._report_drained()
+        self._due_at = self._next_due_at()
 
     def _cut_drain(self, now: float) -> None:
         if not self._drain.is_due(now):
@@ -253,6 +273,10 @@ class Pool:
 
     def _match(self) -> None:
         """Bring waiting calls and free slots together: for each freed worker, then for each lane with new heads."""
+        if not len(self._calls.queue):
+            self._hungry.clear()
+            self._restless.clear()
+            return
         for worker in self._hungry:
             while waiting := self._calls.queue.take(self._roster.lanes_with_room(worker)):
                 self._dispatch(waiting, worker)
@@ -298,6 +322,11 @@ class Pool:
 
     def _order(self, order: ports.Order) -> None:
         self._orders.append(order)
+
+    def _is_quiet(self, fact: ports.Fact, now: float) -> bool:
+        """Say whether only calls and free slots can follow from the fact: nothing is due, and nobody leaves."""
+        is_calm = now < self._due_at and not self._drain.is_begun and not self._roster.has_leavers
+        return is_calm and type(fact) in _QUIET
 
     def _needs_worker(self, apps: Apps) -> bool:
         """Say whether a vacant seat with these apps is to be filled."""

@@ -72,11 +72,11 @@ class CallQueue:
         first = ranking.first_rank() if ranking else None
         return math.inf if first is None else first
 
-    def add(self, call: Call) -> None:
-        """Put a new call at the end."""
-        self.put_back(Waiting(call, next(self._next_order)))
+    def number(self, call: Call) -> Waiting:
+        """Give a new call its place after all that came before; it is not in the queue yet."""
+        return Waiting(call, next(self._next_order))
 
-    def put_back(self, waiting: Waiting) -> None:
+    def put(self, waiting: Waiting) -> None:
         """Put a call where its order says."""
         lane = lane_of(waiting.call)
         if lane not in self._lanes:
@@ -96,8 +96,11 @@ class CallQueue:
 
     def take(self, lanes: Iterable[Lane]) -> Waiting | None:
         """Take the call that was accepted first among these lanes; None when none waits there."""
-        lane = min((lane for lane in lanes if self._lanes.get(lane)), key=self.head_order, default=None)
-        call_id = None if lane is None else self._lanes[lane].take_first()
+        first, first_order = None, math.inf
+        for lane in lanes:
+            if (order := self.head_order(lane)) < first_order:
+                first, first_order = self._lanes[lane], order
+        call_id = None if first is None else first.take_first()
         if call_id is None:
             return None
         waiting = self._waiting.pop(call_id)

@@ -64,6 +64,11 @@ class Roster:
         """Say whether a ready worker holds the app."""
         return bool(self._ready[app])
 
+    @property
+    def has_leavers(self) -> bool:
+        """Whether a worker that was let go still runs calls."""
+        return bool(self._leavers)
+
     # --- slots ---
 
     def pick(self, lane: Lane) -> Worker | None:

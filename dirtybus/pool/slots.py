@@ -39,10 +39,12 @@ class Slots:
 
     def lanes_with_room(self, worker: Worker) -> Iterator[Lane]:
         """Yield the lanes whose next call would fit."""
-        for app in worker.apps:
-            for kind in ActionKind:
-                if self.has_room(worker, (app, kind)):
-                    yield app, kind
+        for kind, limit in ((ActionKind.SYNC, worker.threads), (ActionKind.ASYNC, self._async_calls)):
+            if worker.busy[kind] >= limit:
+                continue
+            for app in worker.apps:
+                if self.has_room(worker, lane := (app, kind)):
+                    yield lane
 
     def take(self, worker: Worker, running: Running) -> None:
         """Book the call in the worker."""

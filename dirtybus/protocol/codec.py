@@ -61,7 +61,7 @@ def encode_body(value: object, *, root: str | tuple[str, ...] = "value") -> list
     """Return the body's parts, to be written one after the other.
 
     Bytes, bytearrays and numpy arrays of `OUT_OF_BAND_BYTES` or more are not copied: their part is a view of the
-    caller's memory, which must not change before the parts are written.
+    caller's memory, which must be neither changed nor resized before the parts are written.
 
     Args:
         value: what to send.

@@ -68,11 +68,6 @@ def expect(kind: type[T], plain: object) -> T:
     return plain
 
 
-def _ints(plain: list[object]) -> list[int]:
-    # not for tidiness alone: date, time and datetime also take a pickle's bytes, unchecked
-    return [expect(int, number) for number in plain]
-
-
 def _write_int(value: int) -> bytes:
     # bytes, not digits: text to int is quadratic
     return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
@@ -96,7 +91,8 @@ def _read_complex(plain: list[float]) -> complex:
 
 
 def _read_date(plain: list[Any]) -> date:
-    year, month, day = _ints(plain)
+    # spelled out: with one argument, date takes a pickle's bytes, unchecked; so do time and datetime
+    year, month, day = plain
     return date(year, month, day)
 
 
@@ -105,8 +101,7 @@ def _write_time(value: time) -> list[object]:
 
 
 def _read_time(plain: list[Any]) -> time:
-    hour, minute, second, microsecond, fold = _ints(plain[:5])
-    (zone,) = plain[5:]
+    hour, minute, second, microsecond, fold, zone = plain
     return time(hour, minute, second, microsecond, _read_zone(zone), fold=fold)
 
 
@@ -115,9 +110,8 @@ def _write_datetime(value: datetime) -> list[object]:
 
 
 def _read_datetime(plain: list[Any]) -> datetime:
-    year, month, day, hour, minute, second, microsecond = _ints(plain[:7])
-    fold, zone = plain[7:]
-    return datetime(year, month, day, hour, minute, second, microsecond, _read_zone(zone), fold=expect(int, fold))
+    year, month, day, hour, minute, second, microsecond, fold, zone = plain
+    return datetime(year, month, day, hour, minute, second, microsecond, _read_zone(zone), fold=fold)
 
 
 def _write_timedelta(value: timedelta) -> list[int]:
@@ -125,7 +119,7 @@ def _write_timedelta(value: timedelta) -> list[int]:
 
 
 def _read_timedelta(plain: list[Any]) -> timedelta:
-    days, seconds, microseconds = _ints(plain)
+    days, seconds, microseconds = plain
     return timedelta(days, seconds, microseconds)
 
 

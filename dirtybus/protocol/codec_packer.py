@@ -113,6 +113,7 @@ class Packer:
 
     def values(self, entries: dict[Any, object], depth: int, step: Callable[[Any], str]) -> dict[Any, object]:
         """Pack the values of a dict; ``step`` is how an error names the way to one, by its key."""
+        _deeper(depth)
         as_is = self.as_is
         odd = [key for key, item in entries.items() if type(item) not in as_is]
         return self.values_at(odd, entries, depth, step) if odd else entries

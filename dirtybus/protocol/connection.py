@@ -34,6 +34,8 @@ class Side(enum.Enum):
     CALLER = "caller"
     CALLEE = "callee"
 
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is Python code
+
 
 class CallState(enum.Enum):
     """The life of one call on one link. A call that is not in the table is IDLE."""
@@ -42,6 +44,8 @@ class CallState(enum.Enum):
     OPEN = "open"
     STREAMING = "streaming"
     CANCELLING = "cancelling"
+
+    __hash__ = object.__hash__  # as above
 
 
 # Done calls are forgotten (None), so a link's memory is bounded by its open calls.

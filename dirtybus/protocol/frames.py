@@ -106,7 +106,7 @@ class FrameBuffer:
     def feed(self, data: Buffer) -> None:
         """Add received bytes. They are copied unless they are ``bytes`` and nothing waits."""
         self._release_view()
-        if self._incoming is not None and self._at == len(self._pending):
+        if self._incoming is not None:
             data = memoryview(data)
             data = data[self._incoming.take(data) :]
         if not len(data):
@@ -152,7 +152,7 @@ class FrameBuffer:
         """
         self._release_view()
         incoming = self._incoming
-        if incoming is None or self._at < len(self._pending) or not incoming.room():
+        if incoming is None or not incoming.room():
             return None
         self._view = memoryview(incoming.memory)[incoming.filled :]
         return self._view

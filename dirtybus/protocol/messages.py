@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from dirtybus.errors import RemoteProtocolError
+from dirtybus.errors import LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol.frames import NATIVE, Buffer, Frame, header
 
 __all__ = [
@@ -293,18 +293,46 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def encode_message(message: Message) -> list[Buffer]:
-    """Return the frame's parts, to be written one after the other."""
+    """Return the frame's parts, to be written one after the other.
+
+    Half a surrogate pair in a text, as in a file name that is no UTF-8, is spelled out with a backslash: an
+    error or a log record must reach its reader.
+
+    Raises:
+        LocalProtocolError: the head holds what is no plain value, or a number does not fit its field.
+    """
     head, body = message.head, message.body
     kind = head.kind
     if kind in _EMPTY:
         start = _NO_HEAD
     else:
-        packed = _encode_head(head)
+        packed = _pack(head)
         start = _LENGTH.pack(len(packed)) + packed
     length = len(start)
     for part in body:
         length += part.nbytes if isinstance(part, memoryview) else len(part)
     return [header(NATIVE, kind, length, message.id) + start, *body]
+
+
+def _pack(head: Head) -> bytes:
+    try:
+        try:
+            return _encode_head(head)
+        except UnicodeEncodeError:
+            return _encode_head(_spelled_out(msgspec.to_builtins(head)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise LocalProtocolError(f"the head of a {head.kind.name} message cannot be written: {exc}") from exc
+
+
+def _spelled_out(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_spelled_out(key): _spelled_out(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_spelled_out(item) for item in value]
+    return value
 
 
 def decode_message(frame: Frame) -> Message:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections import deque
 
-from dirtybus.errors import DirtyConnectionError
+from dirtybus.errors import DirtyConnectionError, LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import Message
@@ -21,6 +22,9 @@ _MAX_PARTS = 64  # well under IOV_MAX everywhere
 class BlockingLink:
     """Messages over a blocking socket.
 
+    An exception that strikes in the middle of a message (Ctrl-C, a signal's timeout) closes the link: what followed
+    would not be understood.
+
     Args:
         sock: a connected stream socket in blocking mode; the link owns it.
         connection: checks and translates what crosses the link.
@@ -32,8 +36,13 @@ class BlockingLink:
         # the connection's books are kept under this lock, by senders and by the receiver
         self._lock = threading.Lock()
         self._sending = threading.Lock()
+        # threads that hold a lock here: code that breaks in there (a finalizer that prints) must not wait for itself
+        self._inside: set[int] = set()
         self._ready: deque[Message] = deque()
         self._closed = False
+        self._error: RemoteProtocolError | None = None
+        self._poller = select.poll()  # select() fails on descriptors over 1023
+        self._poller.register(sock, select.POLLIN)
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -44,35 +53,44 @@ class BlockingLink:
 
         Raises:
             DirtyConnectionError: the peer is gone.
-            LocalProtocolError: it may not be sent now, or is too large. Nothing was sent.
+            LocalProtocolError: it may not be sent now, or is too large, or this thread is in the middle of another
+                one (a finalizer or signal handler broke in). Nothing was sent.
         """
-        with self._sending:
-            with self._lock:
-                parts = self._connection.send(message)
-            try:
+        me = threading.get_ident()
+        if me in self._inside:
+            raise LocalProtocolError("this thread is in the middle of another message; send this one afterwards")
+        self._inside.add(me)
+        try:
+            with self._sending:
+                with self._lock:
+                    parts = self._connection.send(message)
                 self._send_parts(parts)
-            except OSError as exc:
-                raise DirtyConnectionError(f"the link broke while sending: {exc.strerror or exc}") from exc
+        finally:
+            self._inside.discard(me)
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """Return the next message; None when the peer has closed in order.
 
         Raises:
-            TimeoutError: nothing came within ``timeout_s`` seconds.
+            TimeoutError: no whole message came within ``timeout_s`` seconds.
             DirtyConnectionError: the link broke.
-            RemoteProtocolError: the peer broke the protocol.
+            RemoteProtocolError: the peer broke the protocol; the messages before that were returned first.
         """
+        deadline_at = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ready:
-            if self._closed:
+            if self._is_over():
                 return None
-            if timeout_s is not None and not self._is_readable(timeout_s):
+            if not self._is_readable(deadline_at):
                 raise TimeoutError(f"nothing came within {timeout_s} s")
             self._receive_some()
         return self._ready.popleft()
 
     def receive_now(self) -> list[Message]:
-        """Block until something comes, and return all messages that are complete; empty when the peer closed."""
-        while not self._ready and not self._closed:
+        """Block until something comes, and return all messages that are complete; empty when the peer closed.
+
+        Raises as `receive`.
+        """
+        while not self._ready and not self._is_over():
             self._receive_some()
         messages = list(self._ready)
         self._ready.clear()
@@ -80,31 +98,59 @@ class BlockingLink:
 
     def close(self) -> None:
         """Close the socket. May be called twice, from any thread: a blocked `receive` then returns or raises."""
+        self._shut_down()
+        self._sock.close()
+
+    def _shut_down(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             self._closed = True  # the peer was gone already
-        self._sock.close()
 
-    def _is_readable(self, timeout_s: float) -> bool:
-        poller = select.poll()  # select() fails on descriptors over 1023
-        poller.register(self._sock, select.POLLIN)
-        return bool(poller.poll(max(0.0, timeout_s) * 1000))
+    def _is_over(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._closed
+
+    def _is_readable(self, deadline_at: float | None) -> bool:
+        left_s = None if deadline_at is None else max(0.0, deadline_at - time.monotonic()) * 1000
+        return bool(self._poller.poll(left_s))
 
     def _receive_some(self) -> None:
         try:
-            received = self._sock.recv(_RECEIVE_BYTES)
+            self._take(self._sock.recv(_RECEIVE_BYTES))
         except OSError as exc:
             raise DirtyConnectionError(f"the link broke: {exc.strerror or exc}") from exc
-        with self._lock:
-            self._connection.receive_data(received)
-            while (event := self._connection.next_event()) is not NEED_DATA:
-                if event is CLOSED:
-                    self._closed = True
-                    return
-                self._ready.append(event)
+        except BaseException:
+            self._shut_down()
+            raise
+
+    def _take(self, received: bytes) -> None:
+        me = threading.get_ident()
+        self._inside.add(me)
+        try:
+            with self._lock:
+                self._connection.receive_data(received)
+                while (event := self._connection.next_event()) is not NEED_DATA:
+                    if event is CLOSED:
+                        self._closed = True
+                        return
+                    self._ready.append(event)
+        except RemoteProtocolError as exc:
+            self._error = exc
+        finally:
+            self._inside.discard(me)
 
     def _send_parts(self, parts: list[Buffer]) -> None:
+        try:
+            self._write(parts)
+        except OSError as exc:
+            raise DirtyConnectionError(f"the link broke while sending: {exc.strerror or exc}") from exc
+        except BaseException:
+            self._shut_down()
+            raise
+
+    def _write(self, parts: list[Buffer]) -> None:
         if len(parts) == 1:
             return self._sock.sendall(parts[0])
         rest = [memoryview(part).cast("B") for part in parts if len(part)]

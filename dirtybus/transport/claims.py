@@ -2,8 +2,8 @@
 
 So a call that was sent to a worker but never begun is known as such when the worker dies, and goes to another one,
 whatever it does. Call ``n`` is noted at place ``n`` modulo the number of places, and ids only grow: a place that
-holds a number below ``n`` proves that ``n`` was not begun. One that was overwritten by a later call says "begun",
-which is the safe side.
+holds a number below ``n`` proves that ``n`` was not begun. One that holds a later call says "begun", which is the safe
+side; so an earlier call that begins after a later one (it was run again, or waited long) must leave it there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
+import threading
 
 __all__ = ["Claims"]
 
@@ -26,6 +26,7 @@ class Claims:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._memory = mmap.mmap(fd, _BYTES)
+        self._lock = threading.Lock()
 
     @classmethod
     def create(cls) -> Claims:
@@ -46,8 +47,12 @@ class Claims:
         return claims
 
     def claim(self, call_id: int) -> None:
-        """Note that the call begins. Never raises, takes no lock."""
-        _NUMBER.pack_into(self._memory, call_id % _PLACES * _NUMBER.size, call_id)
+        """Note that the call begins."""
+        at = call_id % _PLACES * _NUMBER.size
+        with self._lock:
+            (noted,) = _NUMBER.unpack_from(self._memory, at)
+            if noted < call_id:
+                _NUMBER.pack_into(self._memory, at, call_id)
 
     def was_begun(self, call_id: int) -> bool:
         """Whether the call may have begun; False is certain."""
@@ -69,5 +74,7 @@ class Claims:
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("dirtybus-claims", os.MFD_CLOEXEC)
+    import tempfile  # 5 ms that only systems without memfd pay
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import stat
@@ -15,6 +16,9 @@ from dirtybus.transport import posix
 __all__ = ["UnixListener", "connect"]
 
 _BACKLOG = 512
+_PROBE_S = 1.0
+#: what connecting says when the socket at a path is nobody's any more
+_STALE = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 class UnixListener:
@@ -33,30 +37,38 @@ class UnixListener:
         self._factory = factory
         self._on_stranger = on_stranger
         self._server: asyncio.Server | None = None
-        self._inode: int | None = None
+        self._identity: tuple[int, int] | None = None
 
     async def open(self) -> None:
         """Bind and listen.
 
         Raises:
-            ConfigError: the path is taken by something else, or its directory is not safe.
+            ConfigError: the path is taken by something else, too long, or its directory is not safe or not ours.
         """
-        sock = _bind(self.path)
-        self._inode = os.stat(self.path).st_ino
+        try:
+            sock = _bind(self.path)
+            self._identity = _identity_of(self.path)
+        except OSError as exc:
+            raise ConfigError(
+                f"cannot put a socket at {self.path!r}: {exc.strerror or exc}; choose a path that you may write to"
+            ) from exc
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Door(self), sock=sock, backlog=_BACKLOG)
 
     def close(self) -> None:
         """Stop listening and remove the path if it is still ours. Open connections live on. May be called twice."""
+        # the path first: once the socket is closed, another file may be given its inode
+        if self._identity is not None and _identity_of(self.path) == self._identity:
+            os.unlink(self.path)
+        self._identity = None
         if self._server is not None:
             self._server.close()
             self._server = None
-        if self._inode is not None and _inode_of(self.path) == self._inode:
-            os.unlink(self.path)
-        self._inode = None
 
     def welcome(self, transport: asyncio.Transport) -> asyncio.Protocol | None:
-        """Return the protocol for a new connection, or None when the peer may not come in."""
+        """Return the protocol for a new connection, or None when the peer may not come in, or comes too late."""
+        if self._server is None:
+            return None
         uid = posix.peer_uid(transport.get_extra_info("socket"))
         if uid is not None and uid not in {os.getuid(), 0}:
             self._on_stranger(uid)
@@ -89,6 +101,8 @@ def _bind(path: str) -> socket.socket:
             f"anybody may replace files in {directory!r} (mode {stat.S_IMODE(mode):o}), so no socket is put there; "
             "choose a directory of your own"
         )
+    with posix.address_of(path):
+        pass  # refuses a path that no client could name
     _refuse_if_taken(path)
     # bound in a private directory, then moved: never visible with a wider mode, and a stale path goes in one step
     with tempfile.TemporaryDirectory(dir=directory, prefix=".dirtybus-") as private:
@@ -115,31 +129,42 @@ def _refuse_if_taken(path: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"{path!r} exists and is not a socket; remove it or choose another socket path")
     try:
-        connect(path, timeout_s=1.0).close()
-    except DirtyConnectionError:
-        return  # stale: nobody listens
+        connect(path, timeout_s=_PROBE_S).close()
+    except DirtyConnectionError as exc:
+        cause = exc.__cause__
+        if isinstance(cause, OSError) and cause.errno in _STALE:
+            return
+        raise ConfigError(f"{path!r} is in use ({cause}); stop who uses it or choose another socket path") from exc
     raise ConfigError(f"another arbiter listens at {path!r}; stop it or choose another socket path")
 
 
-def _inode_of(path: str) -> int | None:
+def _identity_of(path: str) -> tuple[int, int] | None:
     try:
-        return os.lstat(path).st_ino
+        found = os.lstat(path)
     except OSError:
         return None
+    return found.st_dev, found.st_ino
 
 
 def connect(path: str, *, timeout_s: float | None = 5.0) -> socket.socket:
     """Return a blocking socket connected to the arbiter at ``path``.
 
     Raises:
-        DirtyConnectionError: nobody listens there, or we may not.
+        DirtyConnectionError: nobody listens there, we may not, or it did not get to us within ``timeout_s`` seconds.
+        ConfigError: the path is too long.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.settimeout(timeout_s)
         with posix.address_of(path) as address:
-            sock.connect(address)
-        sock.settimeout(None)
+            posix.connect_within(sock, address, timeout_s)
+    except BlockingIOError as exc:
+        sock.close()
+        raise DirtyConnectionError(
+            f"the arbiter at {path!r} is too busy to answer: no connection within {timeout_s} s", socket_path=path
+        ) from exc
+    except ConfigError:
+        sock.close()
+        raise
     except OSError as exc:
         sock.close()
         raise DirtyConnectionError(

@@ -12,10 +12,23 @@ from contextlib import contextmanager
 
 from dirtybus.errors import ConfigError
 
-__all__ = ["address_of", "die_with_parent", "has_news", "inherited_socket", "open_pidfd", "peer_uid"]
+__all__ = [
+    "address_of",
+    "block_stop_signals",
+    "connect_within",
+    "die_with_parent",
+    "has_news",
+    "inherited_socket",
+    "leave_stop_signals_to_parent",
+    "open_pidfd",
+    "peer_uid",
+]
 
 _SUN_PATH_MAX = 107 if sys.platform == "linux" else 103  # sizeof(sockaddr_un.sun_path) - 1
 _PR_SET_PDEATHSIG = 1
+_TIME = struct.Struct("@ll")  # struct timeval
+#: what a terminal or a service manager sends to the whole process group
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def peer_uid(sock: socket.socket) -> int | None:
@@ -49,6 +62,50 @@ def address_of(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{fd}/{name}"
     finally:
         os.close(fd)
+
+
+def connect_within(sock: socket.socket, address: str, timeout_s: float | None) -> None:
+    """Connect a blocking Unix socket, waiting for a place in the listener's queue.
+
+    A socket with a timeout of Python's own does not wait: a full queue fails it at once.
+
+    Raises:
+        BlockingIOError: no place came free within ``timeout_s`` seconds.
+        OSError: nobody listens there, or we may not.
+    """
+    whole_s, part_s = divmod(timeout_s or 0.0, 1.0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(int(whole_s), int(part_s * 1e6)))
+    sock.connect(address)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(0, 0))
+
+
+def block_stop_signals() -> None:
+    """Hold back SIGINT, SIGTERM and SIGHUP from this thread and from the processes that it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+
+
+def leave_stop_signals_to_parent() -> None:
+    """Do nothing on SIGINT, SIGTERM and SIGHUP, which our parent gets too: it decides when we stop.
+
+    Processes that we start or fork have the system's own treatment of them, so that they can be stopped as usual.
+    """
+    for number in _STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            # not SIG_IGN, which every program that we start would inherit
+            signal.signal(number, _do_nothing)
+            signal.siginterrupt(number, False)
+    os.register_at_fork(after_in_child=_take_stop_signals)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """See `leave_stop_signals_to_parent`."""
+
+
+def _take_stop_signals() -> None:
+    for number in _STOP_SIGNALS:
+        if signal.getsignal(number) is _do_nothing:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def die_with_parent(parent_pid: int) -> bool:

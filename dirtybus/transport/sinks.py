@@ -49,12 +49,18 @@ class ValueSink:
     def chunk(self, body: Buffer) -> None:
         self._chunks.append(body)
         self._give_credit(1)
-        if self._on_chunk is not None:
-            self._on_chunk(decode_body(body))
+        if self._on_chunk is None:
+            return
+        try:
+            value = decode_body(body)
+        except DirtyError as exc:
+            self.fail(exc)
+        else:
+            _tell(self._on_chunk, value)
 
     def progress(self, report: Progress) -> None:
         if self._on_progress is not None:
-            self._on_progress(report)
+            _tell(self._on_progress, report)
 
     def reply(self, body: Buffer) -> None:
         self._settle(lambda: decode_body(body))
@@ -127,7 +133,7 @@ class StreamSink:
 
     def progress(self, report: Progress) -> None:
         if self._on_progress is not None:
-            self._on_progress(report)
+            _tell(self._on_progress, report)
 
     def reply(self, body: Buffer) -> None:
         self._chunks.append(body)
@@ -162,3 +168,12 @@ class StreamSink:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _tell(listener: Callable[[Any], object], news: Any) -> None:
+    """Call what a caller gave us. It runs where the link is read: its error must not end the link."""
+    try:
+        listener(news)
+    except Exception as exc:
+        message = f"{getattr(listener, '__qualname__', listener)} failed; the call goes on"
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": exc})

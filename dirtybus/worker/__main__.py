@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
+from typing import Any
 
-from dirtybus.errors import DirtyAppError, DirtyError
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Boot, BootFailed, Inspect, Inspected, Message
+from dirtybus.protocol.messages import Boot, Inspect, Inspected, Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
-from dirtybus.transport.posix import die_with_parent, inherited_socket
+from dirtybus.transport.posix import die_with_parent, inherited_socket, leave_stop_signals_to_parent
 
 __all__ = ["main"]
 
@@ -25,13 +24,12 @@ def main(argv: list[str]) -> int:
         the exit code: 0 after an orderly end, 1 when it could not boot or its owner is gone. Never 3 or 4, which
         old gunicorn masters take for a command to stop.
     """
-    if len(argv) < 4:
+    try:
+        fd, claims_fd, max_payload_bytes, owner_pid = (int(arg) for arg in argv[:4])
+    except ValueError:
         sys.stderr.write("dirtybus.worker is started by an arbiter; to serve an app, type: dirtybus run module:Class\n")
         return 2
-    fd, claims_fd, max_payload_bytes, owner_pid = (int(arg) for arg in argv[:4])
-    # a terminal's Ctrl-C and a service manager's TERM go to the whole group; only the owner decides when we stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    leave_stop_signals_to_parent()
     die_with_parent(owner_pid)
     link = BlockingLink(inherited_socket(fd), Connection(Side.CALLEE, max_payload_bytes))
     claims = Claims.attach(claims_fd)
@@ -61,20 +59,18 @@ def _inspect(link: BlockingLink, head: Inspect) -> int:
     import msgspec
 
     from dirtybus.app import app_info
-    from dirtybus.worker.host import BootStep, inspect_class
+    from dirtybus.worker.failures import send_boot_failure
+    from dirtybus.worker.host import BootStep, boot_step, inspect_class
+
+    def look_at(path: str) -> Any:
+        cls = inspect_class(path)
+        return boot_step("inspect", path, lambda: msgspec.to_builtins(app_info(path, cls), enc_hook=repr))
 
     try:
-        infos = [msgspec.to_builtins(app_info(path, inspect_class(path))) for path in head.apps]
+        infos = [look_at(path) for path in head.apps]
+        boot_step("inspect", None, lambda: link.send(Message(Inspected(apps=infos))))
     except BootStep as exc:
-        link.send(
-            Message(BootFailed(step=exc.step, app=exc.app, duration_s=exc.duration_s, error=exc.error().to_dict()))
-        )
-        return 1
-    try:
-        link.send(Message(Inspected(apps=infos)))
-    except (DirtyError, TypeError) as exc:
-        error = DirtyAppError(f"class attributes that cannot be sent: {exc}").to_dict()
-        link.send(Message(BootFailed(step="inspect", app=None, duration_s=0.0, error=error)))
+        send_boot_failure(link.send, exc)
         return 1
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dirtybus.errors import DirtyConnectionError, DirtyError, StashError
@@ -29,7 +30,7 @@ class _Asks:
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may ask while its thread is in here
         self._ids = itertools.count(1)
         self._open: dict[int, Settle] = {}
         self._is_closed = False
@@ -42,7 +43,11 @@ class _Asks:
                 self._open[ask_id] = settle
         if self._is_closed:
             raise DirtyConnectionError("the owner of the stash is gone")
-        self._send(ask_message(op, ask_id))
+        try:
+            self._send(ask_message(op, ask_id))
+        except DirtyError:
+            self._open.pop(ask_id, None)
+            raise
 
     def settle(self, message: Message) -> None:
         """Take an answer or a refusal; one that nobody waits for is dropped."""
@@ -102,7 +107,8 @@ class AsksOfLoop:
         answered: asyncio.Future[StashReply | DirtyError] = loop.create_future()
 
         def settle(reply: StashReply | DirtyError) -> None:
-            loop.call_soon_threadsafe(_settle_future, answered, reply)
+            with suppress(RuntimeError):  # a loop that was closed meanwhile; nobody waits there
+                loop.call_soon_threadsafe(_settle_future, answered, reply)
 
         self._asks.start(op, settle)
         return _raise_or_return(await answered)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dirtybus.app import AppInfo, action_not_found, app_info, find_action, has_own_call, is_public
 from dirtybus.errors import DirtyAppError, DirtyAppNotFoundError, DirtyError
+from dirtybus.worker.failures import app_error
 
 __all__ = ["AppHost", "BootStep", "boot_step", "import_object", "inspect_class", "load_class"]
 
@@ -37,14 +37,8 @@ class BootStep(Exception):
     def error(self) -> DirtyError:
         """Return the cause as an error that can travel."""
         cause = self.__cause__
-        if isinstance(cause, DirtyError):
-            return cause
         assert cause is not None
-        text = "".join(traceback.format_exception(cause))
-        return DirtyAppError(
-            str(cause) or type(cause).__name__, app_path=self.app, action=self.step, traceback=text,
-            error_type=type(cause).__name__,
-        )  # fmt: skip
+        return cause if isinstance(cause, DirtyError) else app_error(cause, app=self.app, action=self.step)
 
 
 class AppHost:
@@ -76,13 +70,13 @@ class AppHost:
             boot_step("init", path, partial(self._run, self._apps[path].init))
             self._inited.append(path)
 
-    def close(self, on_error: Callable[[str, Exception], None]) -> None:
+    def close(self, on_error: Callable[[str, BaseException], None]) -> None:
         """Close the initialised apps, last one first; a failure is told to ``on_error`` and the rest go on."""
         while self._inited:
             path = self._inited.pop()
             try:
                 self._run(self._apps[path].close)
-            except Exception as exc:
+            except (Exception, SystemExit) as exc:
                 on_error(path, exc)
 
     def is_async(self, path: str, action: str) -> bool:

@@ -14,7 +14,10 @@ Hook = Callable[[ModuleType], None]
 
 
 class _AfterImport:
-    """A finder that finds nothing itself: it lets the others find, and adds a hook to their loader."""
+    """A finder that finds nothing itself: it lets those after it find, and puts a hook behind their loader.
+
+    It stays, because a module may be looked for many times (``importlib.util.find_spec``) before it is imported.
+    """
 
     def __init__(self, name: str, hook: Hook) -> None:
         self._name = name
@@ -25,22 +28,38 @@ class _AfterImport:
     ) -> ModuleSpec | None:
         if name != self._name:
             return None
-        sys.meta_path.remove(self)  # once, and not again while the others look
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None and spec.loader is not None:
-                self._wrap(spec.loader)
-                return spec
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
+            if spec is not None:
+                return self._hooked(spec)
         return None
 
-    def _wrap(self, loader: Any) -> None:
-        execute, hook = loader.exec_module, self._hook
+    def _hooked(self, spec: ModuleSpec) -> ModuleSpec:
+        if hasattr(spec.loader, "exec_module"):
+            loader: Any = _HookedLoader(spec.loader, self._hook)
+            spec.loader = loader
+        return spec
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            hook(module)
 
-        loader.exec_module = exec_module
+class _HookedLoader:
+    """Another loader, which may serve other modules too, and the hook for this one."""
+
+    def __init__(self, loader: Any, hook: Hook) -> None:
+        self._loader = loader
+        self._hook = hook
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # from here on nobody sees that we were here
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._hook(module)
 
 
 def after_import(name: str, hook: Hook) -> None:

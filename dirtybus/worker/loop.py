@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dirtybus import stash
 from dirtybus.app import CallContext
-from dirtybus.errors import DirtyError
+from dirtybus.errors import DirtyError, LocalProtocolError
 from dirtybus.protocol.codec import importable_types
 from dirtybus.protocol.messages import (
     Answer,
     Boot,
-    BootFailed,
     Call,
     Cancel,
     Credit,
@@ -28,6 +27,7 @@ from dirtybus.protocol.messages import (
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
 from dirtybus.worker.asks import AsksOfLoop, AsksOfThread
+from dirtybus.worker.failures import app_error, send_boot_failure
 from dirtybus.worker.host import AppHost, BootStep, boot_step, import_object
 from dirtybus.worker.jobs import Job
 from dirtybus.worker.logs import LogForwarder
@@ -77,7 +77,7 @@ class Worker:
         try:
             self._start()
         except BootStep as exc:
-            self._report(exc)
+            send_boot_failure(self._send, exc)
             self._close()
             return 1
         self._send(Message(Ready(boot_s=time.monotonic() - began_at)))
@@ -97,12 +97,6 @@ class Worker:
 
     def _run_hook(self, name: str, path: str, *args: Any) -> None:
         boot_step(name, None, lambda: import_object(path)(*args))
-
-    def _report(self, failed: BootStep) -> None:
-        head = BootFailed(
-            step=failed.step, app=failed.app, duration_s=failed.duration_s, error=failed.error().to_dict()
-        )
-        self._send(Message(head))
 
     # --- serve ---
 
@@ -125,11 +119,13 @@ class Worker:
     def _close(self) -> None:
         self._host.close(self._log_close_error)
         self._side_loop.close(_SIDE_LOOP_GRACE_S)
+        self._logs.close()
         self._done.set()
         self._link.close()
 
-    def _log_close_error(self, app: str, exc: Exception) -> None:
-        self._logs.forward(40, f"close() of {app} failed: {type(exc).__name__}: {exc}", "dirtybus.worker")
+    def _log_close_error(self, app: str, exc: BaseException) -> None:
+        error = app_error(exc, app=app, action="close")
+        self._logs.forward(40, f"close() of {app} failed: {error}", "dirtybus.worker", error.traceback)
 
     def _send(self, message: Message) -> None:
         self._link.send(message)
@@ -142,8 +138,9 @@ class Worker:
                 for message in messages:
                     self._take(message)
         except DirtyError:
-            pass  # a broken link ends like a closed one: below
-        self._leave_as_orphan()
+            pass  # a broken link ends like a closed one
+        finally:
+            self._leave_as_orphan()  # also after a defect of ours: a worker that hears nothing must not stay
 
     def _take(self, message: Message) -> None:
         head = message.head
@@ -169,7 +166,7 @@ class Worker:
             action=head.action,
             attempt=head.attempt,
             deadline_at=deadline_at,
-            report=lambda done, total, text: self._send(Message(Progress(done=done, total=total, text=text), call_id)),
+            report=lambda done, total, text: self._report_progress(call_id, done, total, text),
         )
         job = self._jobs[call_id] = Job(call_id, head, message.payload, context)
         if self._host.is_async(head.app, head.action):
@@ -177,6 +174,13 @@ class Worker:
             self._side_loop.call_soon(self._spawn, job)
         else:
             self._queue.put(job)
+
+    def _report_progress(self, call_id: int, done: float, total: float | None, text: str) -> None:
+        head = Progress(done=float(done), total=None if total is None else float(total), text=str(text))
+        try:
+            self._send(Message(head, call_id))
+        except LocalProtocolError:
+            return  # a thread of the app that goes on after its call was answered; nobody listens
 
     def _stop_serving(self) -> None:
         for _ in range(self._boot.threads):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from dirtybus.app import _current
-from dirtybus.errors import CallCancelled, DirtyAppError, DirtyError, EncodeError, LocalProtocolError
+from dirtybus.errors import CallCancelled, DirtyError, EncodeError, LocalProtocolError
 from dirtybus.protocol.arguments import decode_arguments
 from dirtybus.protocol.codec import encode_body, importable_types
 from dirtybus.protocol.messages import Chunk, End, Failure, Head, Kind, Message, Reply
+from dirtybus.worker.failures import app_error, send_error
 from dirtybus.worker.host import AppHost
 from dirtybus.worker.jobs import Job
 from dirtybus.worker.side_loop import SideLoop
@@ -127,7 +127,7 @@ class Runner:
     def fail(self, job: Job, exc: BaseException) -> None:
         """Send the error as the last word, unless the last word was said."""
         if not job.is_settled:
-            self._say(job, Failure(error=as_error(job, exc).to_dict()))
+            send_error(lambda error: self._say(job, Failure(error=error.to_dict())), as_error(job, exc))
 
 
 def as_error(job: Job, exc: BaseException) -> DirtyError:
@@ -137,7 +137,4 @@ def as_error(job: Job, exc: BaseException) -> DirtyError:
         return exc
     if type(exc).__name__ == "CancelledError" or isinstance(exc, CallCancelled):
         return CallCancelled(f"{head.app} {head.action}: cancelled while it ran")
-    text = "".join(traceback.format_exception(exc))
-    kind = type(exc)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return DirtyAppError(str(exc) or name, app_path=head.app, action=head.action, traceback=text, error_type=name)
+    return app_error(exc, app=head.app, action=head.action)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,12 +44,6 @@ class SideLoop:
             return await awaitable
 
         return asyncio.run_coroutine_threadsafe(outcome(), self.loop).result()
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], keep: set[asyncio.Task[Any]]) -> None:
-        """Start a task; ``keep`` holds it while it runs. Call it in the loop's thread."""
-        task = self.loop.create_task(coroutine)
-        keep.add(task)
-        task.add_done_callback(keep.discard)
 
     def close(self, timeout_s: float) -> None:
         """Stop the loop and wait for its thread."""

@@ -13,7 +13,7 @@ B = ("m:B", ActionKind.SYNC)
 def queue_of(*apps: str, max_queued: int = 100) -> CallQueue:
     queue = CallQueue(max_queued)
     for number, app in enumerate(apps, start=1):
-        queue.add(call(number, app))
+        queue.put(queue.number(call(number, app)))
     return queue
 
 
@@ -38,17 +38,17 @@ def test_a_call_put_back_stands_where_its_order_says() -> None:
     first, second = queue.take((A,)), queue.take((A,))
     assert first is not None
     assert second is not None
-    queue.put_back(Waiting(second.call, second.order, attempt=2))
-    queue.put_back(Waiting(first.call, first.order, attempt=2))
+    queue.put(Waiting(second.call, second.order, attempt=2))
+    queue.put(Waiting(first.call, first.order, attempt=2))
     assert take_ids(queue, A) == [1, 2, 3, 4]
 
 
 def test_only_calls_that_have_not_run_count_towards_the_bound() -> None:
     queue = queue_of("m:A", max_queued=1)
-    queue.put_back(Waiting(call(9, "m:A"), order=0, attempt=2))
+    queue.put(Waiting(call(9, "m:A"), order=0, attempt=2))
     queue.remove(C1)
     assert not queue.is_full
-    queue.add(call(2, "m:A"))
+    queue.put(queue.number(call(2, "m:A")))
     assert queue.is_full
     assert len(queue) == 2
 
@@ -72,7 +72,7 @@ def test_taking_all_empties_the_queue_in_order() -> None:
 
 def test_lengths_name_only_apps_with_waiting_calls() -> None:
     queue = queue_of("m:A", "m:B", "m:A")
-    queue.add(call(4, "m:A", kind=ActionKind.ASYNC))
+    queue.put(queue.number(call(4, "m:A", kind=ActionKind.ASYNC)))
     queue.remove(C2)
     assert queue.lengths() == {"m:A": 3}
     assert queue.lanes() == [A, ("m:A", ActionKind.ASYNC)]

@@ -41,11 +41,12 @@ def test_a_call_that_the_dead_worker_had_not_begun_goes_to_another_whatever_it_d
 
 
 def test_a_death_is_not_held_against_a_call_that_had_not_begun() -> None:
-    pool = ready_pool(workers=1, crash_limit=1, restart_delay_s=0.0)
+    pool = ready_pool(workers=1, crash_limit=2, restart_delay_s=0.0)
     submit(pool, call(1, idempotent=True))
     for worker in (1, 2, 3):
         pool.step(Exited(WorkerId(worker), frozenset({C1})), 1.0)
         assert pool.step(Ready(WorkerId(worker + 1)), 1.0) == [Dispatch(WorkerId(worker + 1), C1, 1)]
+    assert pool.step(Exited(WorkerId(4)), 1.0) == [Spawn(WorkerId(5), (APP,))]  # the first that counts: no poison yet
 
 
 def test_a_dead_worker_is_replaced_by_one_with_the_same_apps() -> None:

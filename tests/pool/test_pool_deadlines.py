@@ -42,6 +42,7 @@ def test_the_end_of_a_settled_call_frees_its_slot_and_is_no_second_end() -> None
     submit(pool, call(1, expires_at=5.0), call(2))
     pool.step(Ticked(), 5.0)
     assert pool.step(Finished(W1, C1), 6.0) == [Dispatch(W1, C2, 1)]
+    assert pool.step(Ticked(), 7.0) == []
     assert pool.wake_at() is None
 
 

@@ -133,6 +133,13 @@ def test_a_second_drain_shortens_the_time_to_leave() -> None:
     assert pool.step(Ticked(), 3.0) == [Kill(W1, KillReason.RETIRE_TIMEOUT)]
 
 
+def test_a_second_drain_never_lengthens_the_time_to_leave() -> None:
+    pool = ready_pool(graceful_timeout_s=10.0)
+    pool.step(DrainBegun(60.0), 1.0)
+    pool.step(DrainBegun(30.0), 2.0)
+    assert pool.wake_at() == 11.0
+
+
 def test_a_worker_that_was_leaving_before_the_drain_is_in_a_hurry_too() -> None:
     pool = ready_pool(workers=2, graceful_timeout_s=30.0)
     submit(pool, 1)

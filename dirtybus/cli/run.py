@@ -1,0 +1,89 @@
+"""``dirtybus run``: options become settings, and the settings an owner."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from dirtybus.cli.complaint import complaining
+from dirtybus.cli.ready_mark import ReadyMark
+from dirtybus.cli.whereabouts import socket_of
+from dirtybus.config import DirtyConfig
+from dirtybus.config.sources import load_config
+from dirtybus.errors import ConfigError
+
+__all__ = ["run", "settings_of"]
+
+_LEVELS: Final = ("trace", "debug", "info", "success", "warning", "error", "critical")
+
+
+@click.command()
+@click.argument("apps", nargs=-1, metavar="APP[:N]...")
+@click.option("--workers", metavar="N", help="Number of worker processes. [1]")
+@click.option("--threads", metavar="N", help="Plain actions that run at once in one worker. [1]")
+@click.option("--timeout", metavar="DURATION", help="Deadline of each call; 0: none. [300]")
+@click.option("--graceful-timeout", metavar="DURATION", help="For running calls once told to end. [30]")
+@click.option("--socket", metavar="PATH", help="Where others reach the workers. [a place called after the name]")
+@click.option("--name", help="What this instance is called. [dirtybus]")
+@click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="Settings in TOML.")
+@click.option("--ready-fd", type=click.IntRange(min=0), metavar="N", help="Write READY to this descriptor when ready.")
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="info",
+    envvar="DIRTYBUS_LOG_LEVEL",
+    show_default=True,
+    help="What is logged to stderr.",
+)
+def run(
+    *, apps: tuple[str, ...], file: Path | None, ready_fd: int | None, log_level: str, **options: str | None
+) -> None:
+    """Serve each APP (module:Class) in worker processes until SIGTERM or Ctrl-C.
+
+    Modules are found from the current directory. An APP with :N is loaded on N of the workers only.
+
+    Options beat DIRTYBUS_* variables, and these beat the settings in dirtybus.toml or pyproject.toml.
+    """
+    with complaining():
+        given: dict[str, object] = {key: text for key, text in options.items() if text is not None}
+        config = settings_of({**given, **({"apps": apps} if apps else {})}, file, environ=dict(os.environ))
+        mark = None if ready_fd is None else ReadyMark(ready_fd)
+        _look_here_first()
+        # the other verbs need neither graia nor launart nor a log
+        from dirtybus.cli.log_sink import log_to_stderr
+        from dirtybus.cli.owner import run_owner
+
+        log_to_stderr(log_level)
+        code = run_owner(config, mark)
+    sys.exit(code)
+
+
+def settings_of(given: dict[str, object], file: Path | None, *, environ: dict[str, str]) -> DirtyConfig:
+    """Return the settings of an owner: with at least one app, and with a socket.
+
+    Args:
+        given: the settings given on the command line.
+        file: the file named there, if any.
+        environ: the process's environment.
+
+    Raises:
+        ConfigError: a setting is wrong, or there is no app.
+    """
+    config = load_config(file, environ=environ, overrides=given)
+    if not config.apps:
+        raise ConfigError(
+            "there is no app to serve; name at least one: dirtybus run module:Class, or apps = [...] in dirtybus.toml"
+        )
+    is_named = "name" in given and "socket" not in given
+    return replace(config, socket=socket_of(config, is_named=is_named, environ=environ))
+
+
+def _look_here_first() -> None:
+    here = os.getcwd()
+    if not sys.path or os.path.abspath(sys.path[0]) != here:
+        sys.path.insert(0, here)

@@ -1,0 +1,86 @@
+"""The status as tables: tab-separated for programs, drawn for people. Asks nobody; it is given the plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dirtybus.cli.human_form import span_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+__all__ = ["plain_status", "screen_of"]
+
+_INSTANCE: Final = ("name", "state", "pid", "target", "smallest")
+_WORKER: Final = ("worker", "pid", "state", "age_s", "running", "answered", "apps")
+#: text and shape, as colour alone is lost on some
+_SHAPES: Final = {"busy": "●", "idle": "○", "booting": "◌", "draining": "◐", "gone": "■"}
+
+
+def plain_status(status: Mapping[str, Any]) -> str:
+    """Return the status as tab-separated tables; the first line of each begins with ``#``, an empty line ends it."""
+    ledger = status["ledger"]
+    tables = [
+        _plain(_INSTANCE, [[status[key] for key in _INSTANCE]]),
+        _plain(_WORKER, [_worker_row(worker) for worker in status["workers"]]),
+        _plain(("app", "queued"), sorted(status["queued"].items())),
+        _plain(tuple(ledger), [list(ledger.values())]),
+    ]
+    return "\n".join(tables)
+
+
+def screen_of(status: Mapping[str, Any]) -> RenderableType:
+    """Return the status as something that rich prints."""
+    from rich.console import Group
+    from rich.text import Text
+
+    workers = status["workers"]
+    head = Text.assemble(
+        ("dirtybus ", "bold"),
+        (str(status["name"]), "bold cyan"),
+        f"  pid {status['pid']}  {status['state']}  {len(workers)} of {status['target']} workers  "
+        f"{sum(status['queued'].values())} queued  {sum(worker['running'] for worker in workers)} running",
+    )
+    ledger = "  ".join(f"{count} {word}" for word, count in status["ledger"].items() if count or word == "submitted")
+    parts: list[RenderableType] = [head, _worker_table(workers)]
+    if status["queued"]:
+        parts.append(_queue_table(status["queued"]))
+    return Group(*parts, Text(f"calls: {ledger}", "dim"))
+
+
+def _plain(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["# " + "\t".join(header), *("\t".join(map(str, row)) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _worker_row(worker: Mapping[str, Any]) -> list[object]:
+    return [",".join(worker[key]) if key == "apps" else worker[key] for key in _WORKER]
+
+
+def _worker_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table("WORKER", "PID", "STATE", "AGE", "RUNNING", "ANSWERED", "APPS", box=None, header_style="bold")
+    for worker in workers:
+        state = f"{_SHAPES.get(worker['state'], '?')} {worker['state']}"
+        counts = (str(worker["running"]), str(worker["answered"]))
+        table.add_row(
+            f"w{worker['worker']}",
+            str(worker["pid"]),
+            state,
+            span_text(worker["age_s"]),
+            *counts,
+            "\n".join(worker["apps"]),
+        )
+    return table
+
+
+def _queue_table(queued: Mapping[str, int]) -> Table:
+    from rich.table import Table
+
+    table = Table("APP", "QUEUED", box=None, header_style="bold")
+    for app, count in sorted(queued.items()):
+        table.add_row(app, str(count))
+    return table

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from dirtybus.cli.status_form import plain_status, screen_of
+
+LONG_APP = "a_package_with_a_long_name.and_a_module_with_another:TheClassThatNobodyCouldNameShorter"
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    workers = [
+        {"worker": 1, "pid": 41, "state": "busy", "apps": [LONG_APP, "m:B"], "age_s": 8040.5, "boot_s": 0.1,
+         "running": 2, "answered": 7},
+        {"worker": 2, "pid": 42, "state": "booting", "apps": ["m:B"], "age_s": 1.0, "boot_s": None, "running": 0,
+         "answered": 0},
+    ]  # fmt: skip
+    told = {
+        "name": "shop", "pid": 40, "state": "open", "target": 2, "smallest": 1, "workers": workers,
+        "queued": {"m:B": 3}, "ledger": {"submitted": 12, "succeeded": 7, "open": 5},
+    }  # fmt: skip
+    return {**told, **changes}
+
+
+def test_in_a_pipe_each_table_has_a_header_and_nothing_is_folded() -> None:
+    instance, workers, queue, ledger = plain_status(status()).split("\n\n")
+    assert instance.splitlines() == ["# name\tstate\tpid\ttarget\tsmallest", "shop\topen\t40\t2\t1"]
+    assert workers.splitlines() == [
+        "# worker\tpid\tstate\tage_s\trunning\tanswered\tapps",
+        f"1\t41\tbusy\t8040.5\t2\t7\t{LONG_APP},m:B",
+        "2\t42\tbooting\t1.0\t0\t0\tm:B",
+    ]
+    assert queue.splitlines() == ["# app\tqueued", "m:B\t3"]
+    assert ledger == "# submitted\tsucceeded\topen\n12\t7\t5\n"
+
+
+def drawn(told: dict[str, Any]) -> str:
+    out = io.StringIO()
+    Console(file=out, width=120).print(screen_of(told))
+    return out.getvalue()
+
+
+def test_on_a_terminal_states_are_text_and_shape() -> None:
+    screen = drawn(status())
+    assert "dirtybus shop  pid 40  open  2 of 2 workers  3 queued  2 running" in screen
+    assert "● busy" in screen
+    assert "◌ booting" in screen
+    assert "2h14m" in screen
+    assert "calls: 12 submitted  7 succeeded  5 open" in screen
+
+
+def test_without_a_queue_there_is_no_table_of_it() -> None:
+    assert "QUEUED" in drawn(status())
+    assert "QUEUED" not in drawn(status(queued={}))
