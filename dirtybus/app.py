@@ -113,10 +113,11 @@ def find_action(app: object, name: str) -> Callable[..., Any]:
     Raises:
         ActionNotFound: private, part of the life cycle, inherited from the base, or not there; names the nearest.
     """
-    method = getattr(app, name, None) if is_public(name) and not hasattr(DirtyApp, name) else None
-    if not callable(method):
+    # looked up on the class: what the app keeps in an attribute, its model or a callback, is not for callers
+    is_action = is_public(name) and not hasattr(DirtyApp, name) and callable(getattr(type(app), name, None))
+    if not is_action:
         raise action_not_found(type(app), name)
-    return method  # type: ignore[no-any-return]
+    return getattr(app, name)  # type: ignore[no-any-return]
 
 
 def action_not_found(cls: type, name: str, app_path: str | None = None) -> ActionNotFound:

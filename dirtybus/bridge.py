@@ -10,6 +10,7 @@ from graia.broadcast import Broadcast
 from graia.broadcast.entities.dispatcher import BaseDispatcher
 from graia.broadcast.entities.event import Dispatchable
 from graia.broadcast.entities.listener import Listener
+from graia.broadcast.entities.signatures import Force
 from graia.broadcast.exceptions import ExecutionStop, PropagationCancelled
 from graia.broadcast.interfaces.dispatcher import DispatcherInterface
 
@@ -29,7 +30,8 @@ __all__ = ["Bridge", "Caller"]
 _LAST = 1_000_000
 #: annotations that name no type; graia's own dispatcher fails on the first, a class since Python 3.11
 _SAYS_NOTHING = (Any, object)
-_FIELDS = frozenset({"app", "action", "args", "kwargs", "timeout_s"})
+_FIELDS = ("app", "action", "args", "kwargs", "timeout_s", "payload")
+_ABSENT = object()
 
 
 class Caller(Protocol):
@@ -211,15 +213,18 @@ class _BridgeDispatcher(BaseDispatcher):
         event = interface.event
         if not isinstance(event, DirtyEvent):
             return None
-        return event if interface.name == "event" else self._field(event, interface.name)
+        if interface.name == "event":
+            return event
+        found = self._fields(event).get(interface.name, _ABSENT)
+        if found is _ABSENT:
+            return None
+        return Force(None) if found is None else found  # a bare None tells graia that nothing was found
 
-    def _field(self, event: DirtyEvent, name: str) -> Any:
-        if isinstance(event, ExecutionRequested):
-            if name == "payload":
-                return event.payload
-            if name in _FIELDS:
-                return getattr(event, name)
-        return self._by_name.get(name, event.injectable.get(name))
+    def _fields(self, event: DirtyEvent) -> Mapping[str, Any]:
+        if not isinstance(event, ExecutionRequested):
+            return {**event.injectable, **self._by_name}
+        own = {name: getattr(event, name) for name in _FIELDS}
+        return {**event.injectable, **self._by_name, **own}
 
     async def afterExecution(
         self, interface: DispatcherInterface[Any], exception: BaseException | None, tb: object

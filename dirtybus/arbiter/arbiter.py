@@ -9,6 +9,7 @@ from typing import Any
 from dirtybus import log
 from dirtybus.arbiter.caller import LocalCaller
 from dirtybus.arbiter.calls import Request
+from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.door import Door
 from dirtybus.arbiter.hooks import OwnerHooks
 from dirtybus.arbiter.inspection import inspect_apps
@@ -100,10 +101,13 @@ class Arbiter(LocalCaller):
             ConfigError: an app's limits or attributes can never be met.
             BootFailed: a worker could not boot; the details hold the report.
         """
-        if not self.config.apps:
-            raise ConfigError("there is no app to serve; give at least one as 'module:Class'")
+        if not self.config.apps and self.config.workers:
+            raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
         self._observe(ArbiterStarting())
-        directory = await inspect_apps(self._spawner, self.config)
+        if self.config.apps:
+            directory = await inspect_apps(self._spawner, self.config)
+        else:
+            directory = Directory(self.config, ())
         for table in directory.stashes:
             self.stash_port.ask(StashOp("ensure", table))
         await self._interpreter.man(directory)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dirtybus.arbiter.directory import Terms
+from dirtybus.arbiter.spawner import ExitStatus
 from dirtybus.errors import (
     CallCancelled,
     DirtyError,
@@ -47,7 +48,9 @@ class OpenCall:
     expires_at: float | None
     worker: WorkerId | None = None
     has_streamed: bool = False
+    #: how each worker that died with it ended, as a sentence; and the last one, as the system told it
     deaths: tuple[str, ...] = ()
+    last_exit: ExitStatus | None = None
 
 
 def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
@@ -99,6 +102,8 @@ def _lost(call: OpenCall, order: Refuse, kind: type[WorkerLost], text: str) -> W
         f"{text}: {reason}" if reason else text,
         order.worker,
         reason=reason,
+        exit_code=call.last_exit.code if call.last_exit else None,
+        signal=call.last_exit.signal if call.last_exit else None,
         started=True,
         attempts=order.attempts,
     )

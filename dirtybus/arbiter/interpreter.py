@@ -19,7 +19,7 @@ from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import ExitStatus, Spawner
 from dirtybus.arbiter.timer import Timer
 from dirtybus.config import DirtyConfig
-from dirtybus.errors import DirtyError, Draining, Unavailable
+from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
 from dirtybus.pool import ports
 from dirtybus.pool.model import Call as PoolCall
@@ -108,6 +108,8 @@ class Interpreter:
         self._manned = self._loop.create_future()
         self._pool = Pool(self._config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
         self._feed(ports.Ticked())
+        if self._is_manned():  # there is nobody to wait for
+            self._manned.set_result(None)
         await self._manned
 
     def submit(self, request: Request, sink: Sink) -> CallId:
@@ -227,7 +229,11 @@ class Interpreter:
         head = Call(
             app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt
         )
-        self.crew.send(order.worker, Message(head, order.call, request.body))
+        try:
+            self.crew.send(order.worker, Message(head, order.call, request.body))
+        except LocalProtocolError as exc:  # a head that is no small one: a name of a megabyte, from a client
+            self.desk.settle(order.call, exc)
+            self._feed(ports.Finished(order.worker, order.call))
 
     # --- what workers say ---
 
@@ -283,7 +289,7 @@ class Interpreter:
         unbegun = record.unbegun()
         for call_id in record.calls - unbegun:
             if call := self.desk.get(call_id):
-                call.deaths = (*call.deaths, why)
+                call.deaths, call.last_exit = (*call.deaths, why), status
         self._log_exit(record, status, why)
         if record.boot_s is None and self._manned is not None and not self._manned.done():
             took_s = asyncio.get_running_loop().time() - record.started_at

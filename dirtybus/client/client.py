@@ -237,7 +237,7 @@ class DirtyClient:
                 return self._sync
             broken, self._sync = self._sync, None
             if broken is not None:
-                broken.close()
+                broken.discard()
             self._sync = SyncChannel(self.socket_path, _CONNECT_TIMEOUT_S)
             return self._sync
 

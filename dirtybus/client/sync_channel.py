@@ -147,6 +147,13 @@ class SyncChannel:
         self._lose(DirtyConnectionError("the client was closed", self.path))
         self._link.close()
 
+    def discard(self) -> None:
+        """Give up a channel that is not usable: hang up, or leave it to the process that we were forked from."""
+        if self.pid == os.getpid():
+            self.close()
+        else:
+            self._link.detach()
+
     # --- leading ---
 
     def _lead(self, timeout_s: float | None) -> None:

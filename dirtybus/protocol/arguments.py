@@ -18,7 +18,7 @@ def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> l
     Raises:
         EncodeError: an argument cannot be sent; says which type, and where.
     """
-    return encode_body([list(args), dict(kwargs or {})], root="call")
+    return encode_body([list(args), dict(kwargs or {})], root=("args", "kwargs"))
 
 
 def decode_arguments(body: Buffer, *, resolve: Resolver) -> tuple[list[Any], dict[str, Any]]:

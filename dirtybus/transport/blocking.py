@@ -101,6 +101,10 @@ class BlockingLink:
         self._shut_down()
         self._sock.close()
 
+    def detach(self) -> None:
+        """Close our descriptor only: the connection belongs to the process that we were forked from."""
+        self._sock.close()
+
     def _shut_down(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)

@@ -40,7 +40,7 @@ async def test_state_stays_in_the_worker_between_calls() -> None:
 
 async def test_what_is_not_for_callers_is_refused() -> None:
     async with serving() as arbiter:
-        for name in ("init", "close", "_private", "__call__", "__init__", "workers", "stashes", "nope"):
+        for name in ("thread", "init", "close", "_private", "__call__", "__init__", "workers", "stashes", "nope"):
             with pytest.raises(ActionNotFound):
                 await arbiter.call(BASIC, name)
         with pytest.raises(ActionNotFound, match="did you mean 'echo'"):
@@ -76,7 +76,7 @@ async def test_what_cannot_be_sent_is_refused_before_it_starts_with_its_place() 
         with pytest.raises(EncodeError) as caught:
             await arbiter.call(BASIC, "echo", {"a": [object()]})
         assert "object" in str(caught.value)
-        assert "['a'][0]" in str(caught.value)
+        assert "args[0]['a'][0]" in str(caught.value)
         assert arbiter.ledger.submitted == 0
 
 
@@ -259,3 +259,13 @@ async def test_cancel_of_an_event_settles_with_call_cancelled() -> None:
         arbiter.cancel(next(iter(arbiter._interpreter.desk._open)))
         with pytest.raises(CallCancelled):
             await call
+
+
+async def test_without_apps_and_workers_there_is_still_a_stash() -> None:
+    arbiter = Arbiter(DirtyConfig(workers=0))
+    await arbiter.start()
+    arbiter.admit()
+    with pytest.raises(DirtyAppNotFoundError, match="no app"):
+        await arbiter.call(BASIC, "echo")
+    assert await arbiter.drain(1)
+    await arbiter.close()

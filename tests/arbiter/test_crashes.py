@@ -30,6 +30,7 @@ async def test_kill_9_of_a_busy_worker_costs_one_call_of_fifty() -> None:
         assert results.count(0.02) == 49
         assert lost[0].started
         assert "SIGKILL" in str(lost[0].reason)
+        assert (lost[0].signal, lost[0].exit_code) == ("SIGKILL", None)
         assert (arbiter.ledger.lost, arbiter.ledger.succeeded) == (1, 49)
 
 

@@ -303,3 +303,15 @@ async def test_the_stash_functions_reach_the_bus_while_it_lives_and_not_after() 
         assert await bus.call(BASIC, "put", "from a worker", (1,)) == (1,)
         assert stash.get("basic", "from a worker") == (1,)
     assert not is_bound()
+
+
+async def test_a_field_that_is_none_is_injected_as_none() -> None:
+    async with running_bus() as (bus, broadcast):
+        got: list[Any] = []
+
+        @broadcast.receiver(InferenceRequested)
+        async def look(event: InferenceRequested, payload: Any, timeout_s: float) -> None:
+            got.append((payload, timeout_s))
+
+        assert await bus.ask(InferenceRequested(BASIC, "echo", (None,))) is None
+        assert got == [(None, None)]
