@@ -200,10 +200,7 @@ LEAVES: Final[dict[int, Leaf]] = {leaf.code: leaf for leaf in (*LEAF_TYPES.value
 
 
 def leaf_of(kind: type) -> Leaf | None:
-    """Return the leaf that ``kind`` is, or None. Loads no module: a value's module is there already."""
-    leaf = LEAF_TYPES.get(kind)
-    if leaf is not None:
-        return leaf
+    """Return the leaf of a class that is not in `LEAF_TYPES`, or None. Loads nothing: its module is there already."""
     pathlib, zoneinfo = sys.modules.get("pathlib"), sys.modules.get("zoneinfo")
     if kind.__name__ in _PATH_TYPES and getattr(pathlib, kind.__name__, None) is kind:
         return _PATH
