@@ -185,6 +185,7 @@ class CallContext:
         attempt: int = 1,
         deadline_at: float | None = None,
         report: Callable[[float, float | None, str], None] | None = None,
+        look: Callable[[], object] | None = None,
     ) -> None:
         self.id = id
         self.app = app
@@ -192,6 +193,7 @@ class CallContext:
         self.attempt = attempt
         self.deadline_at = deadline_at
         self._report = report
+        self._look = look
         self._cancelled = False
         self._reported_at = float("-inf")
 
@@ -201,6 +203,8 @@ class CallContext:
 
     def cancelled(self) -> bool:
         """Whether nobody waits any more: cancelled, or past the deadline. Ask it now and then in long loops."""
+        if self._look is not None:
+            self._look()
         return self._cancelled or (self.deadline_at is not None and time.monotonic() >= self.deadline_at)
 
     def check(self) -> None:

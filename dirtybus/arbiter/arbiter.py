@@ -177,7 +177,9 @@ class Arbiter(LocalCaller):
         """
         if not self._is_open:
             raise self._not_open()
-        size = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in request.body)
+        size = 0
+        for part in request.body:
+            size += part.nbytes if isinstance(part, memoryview) else len(part)
         if size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
             raise LocalProtocolError(
                 f"{request.app} {request.action}: arguments of {size} bytes are over max_payload_bytes "

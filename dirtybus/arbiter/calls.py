@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.spawner import ExitStatus
@@ -26,8 +27,7 @@ from dirtybus.transport.sinks import Sink
 __all__ = ["OpenCall", "Request", "failure_error", "refusal_error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it comes in. ``timeout_s`` is the caller's own limit: None for none given, 0 for no deadline."""
 
     app: str
@@ -37,8 +37,7 @@ class Request:
     window: int = 32
 
 
-@dataclass(slots=True)
-class OpenCall:
+class OpenCall(msgspec.Struct):
     """A call without its outcome."""
 
     id: CallId

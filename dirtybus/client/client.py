@@ -319,6 +319,7 @@ class DirtyClient:
         channel = self.channel()
         waiter = channel.start(head, body)
         is_over = False
+        owed, batch = 0, max(1, self._window // 2)
         try:
             while not is_over:
                 message = channel.next(waiter, clock.next_limit_at())
@@ -330,8 +331,10 @@ class DirtyClient:
                         on_progress(message.head)
                 elif not isinstance(message.head, End):
                     yield message
-                    if isinstance(message.head, Chunk):
-                        channel.send(Message(Credit(chunks=1), waiter.id))
+                    owed += isinstance(message.head, Chunk)
+                    if owed == batch:
+                        channel.send(Message(Credit(chunks=owed), waiter.id))
+                        owed = 0
         except TimeoutError as exc:
             if isinstance(exc, DirtyError):
                 raise

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import NewType
 
+import msgspec
+
 __all__ = [
     "ActionKind",
     "Call",
@@ -69,8 +71,7 @@ class Refusal(enum.Enum):
     POISONED = "poisoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted call. ``expires_at`` is a moment on the pool's clock, in seconds; None: never.
 
     ``idempotent`` allows a second run when a worker died with the call in it. ``on_cancel`` says what becomes of a

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 
@@ -33,73 +34,63 @@ __all__ = [
 # --- facts --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """A caller handed in a call."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(msgspec.Struct, frozen=True):
     """The caller gave up. Ignored when the call has its outcome already."""
 
     call: CallId
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(msgspec.Struct, frozen=True):
     """The first chunk of a call reached its caller: from now on it may not be run again."""
 
     call: CallId
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The worker sent the last word on a call, whatever it was; the slot is free."""
 
     worker: WorkerId
     call: CallId
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """The worker initialised all its apps."""
 
     worker: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class BootFailed:
+class BootFailed(msgspec.Struct, frozen=True):
     """The worker said that it cannot boot; its exit will follow."""
 
     worker: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(msgspec.Struct, frozen=True):
     """The worker's process is gone. ``unbegun`` are calls in it that it certainly did not begin."""
 
     worker: WorkerId
     unbegun: frozenset[CallId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Resized:
+class Resized(msgspec.Struct, frozen=True):
     """Somebody wants another number of workers."""
 
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class DrainBegun:
+class DrainBegun(msgspec.Struct, frozen=True):
     """Take nothing new; what is not done by ``deadline`` is cut."""
 
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(msgspec.Struct, frozen=True):
     """Time passed."""
 
 
@@ -117,16 +108,14 @@ class KillReason(enum.Enum):
     DRAIN_DEADLINE = "the drain deadline passed"
 
 
-@dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(msgspec.Struct, frozen=True):
     """Start a process that holds these apps."""
 
     worker: WorkerId
     apps: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True):
     """Send the call to the worker; ``attempt`` counts from 1."""
 
     worker: WorkerId
@@ -134,16 +123,14 @@ class Dispatch:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupt:
+class Interrupt(msgspec.Struct, frozen=True):
     """Tell the worker that nobody waits for the call any more."""
 
     worker: WorkerId
     call: CallId
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """Tell the caller that there will be no result. ``worker`` is set when one had it; ``attempts`` counts runs."""
 
     call: CallId
@@ -152,23 +139,20 @@ class Refuse:
     attempts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retire:
+class Retire(msgspec.Struct, frozen=True):
     """Tell the worker to close its apps and leave; it has no calls."""
 
     worker: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(msgspec.Struct, frozen=True):
     """End the process now."""
 
     worker: WorkerId
     why: KillReason
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDrained:
+class ReportDrained(msgspec.Struct, frozen=True):
     """Nothing is left: no call, no worker."""
 
 

@@ -156,7 +156,9 @@ class Connection:
             LocalProtocolError: it may not be sent now, or is over the limit. Nothing changes: mend the caller.
         """
         parts = encode_message(message)
-        length = sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in parts)
+        length = len(parts[0])
+        for part in parts[1:]:
+            length += part.nbytes if isinstance(part, memoryview) else len(part)
         if length > self._max:
             raise LocalProtocolError(
                 f"a message of {length} bytes is over the limit of {self._max}; raise max_payload_bytes or send less"

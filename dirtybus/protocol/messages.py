@@ -277,6 +277,7 @@ _EMPTY: Final[dict[int, Head]] = {h.kind: h() for h in (Reply, Chunk, End, Cance
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
 _encode_head: Final = msgspec.msgpack.Encoder().encode
 _NO_HEAD: Final = _LENGTH.pack(0)
+_JOINED_BYTES: Final = 16 * 1024
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -311,7 +312,9 @@ def encode_message(message: Message) -> list[Buffer]:
     length = len(start)
     for part in body:
         length += part.nbytes if isinstance(part, memoryview) else len(part)
-    return [header(NATIVE, kind, length, message.id) + start, *body]
+    start = header(NATIVE, kind, length, message.id) + start
+    # one small piece costs one copy and one plain send; several cost a gathering one
+    return [start, *body] if length > _JOINED_BYTES else [b"".join((start, *body))]
 
 
 def _pack(head: Head) -> bytes:

@@ -12,6 +12,7 @@ from dirtybus.errors import DirtyConnectionError, LocalProtocolError, RemoteProt
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import Message
+from dirtybus.transport.posix import has_news
 
 __all__ = ["BlockingLink"]
 
@@ -96,6 +97,10 @@ class BlockingLink:
         self._ready.clear()
         return messages
 
+    def has_news(self) -> bool:
+        """Whether a message is at hand, or bytes or the peer's end have come; without waiting."""
+        return bool(self._ready) or has_news(self._sock)
+
     def close(self) -> None:
         """Close the socket. May be called twice, from any thread: a blocked `receive` then returns or raises."""
         self._shut_down()
@@ -117,8 +122,9 @@ class BlockingLink:
         return self._closed
 
     def _is_readable(self, deadline_at: float | None) -> bool:
-        left_s = None if deadline_at is None else max(0.0, deadline_at - time.monotonic()) * 1000
-        return bool(self._poller.poll(left_s))
+        # also without a deadline: an exception that strikes in here, unlike in a read, has taken nothing
+        left_ms = None if deadline_at is None else max(0.0, deadline_at - time.monotonic()) * 1000
+        return bool(self._poller.poll(left_ms))
 
     def _receive_some(self) -> None:
         try:

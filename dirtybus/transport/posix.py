@@ -94,7 +94,14 @@ def leave_stop_signals_to_parent() -> None:
             # not SIG_IGN, which every program that we start would inherit
             signal.signal(number, _do_nothing)
             signal.siginterrupt(number, False)
-    os.register_at_fork(after_in_child=_take_stop_signals)
+    # held back while a fork is under way: one that comes before the child treats them as it should waits for that
+    os.register_at_fork(
+        before=block_stop_signals, after_in_child=_take_stop_signals, after_in_parent=_unblock_stop_signals
+    )
+    _unblock_stop_signals()
+
+
+def _unblock_stop_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
@@ -106,6 +113,7 @@ def _take_stop_signals() -> None:
     for number in _STOP_SIGNALS:
         if signal.getsignal(number) is _do_nothing:
             signal.signal(number, signal.SIG_DFL)
+    _unblock_stop_signals()
 
 
 def die_with_parent(parent_pid: int) -> bool:

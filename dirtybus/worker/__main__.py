@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("dirtybus.worker is started by an arbiter; to serve an app, type: dirtybus run module:Class\n")
         return 2
     leave_stop_signals_to_parent()
-    die_with_parent(owner_pid)
+    dies_with_owner = die_with_parent(owner_pid)
     link = BlockingLink(inherited_socket(fd), Connection(Side.CALLEE, max_payload_bytes))
     claims = Claims.attach(claims_fd)
     order = link.receive()
@@ -42,17 +42,17 @@ def main(argv: list[str]) -> int:
             return _inspect(link, head)
         case Boot() as head:
             sys.path[:] = head.path
-            return _serve(link, claims, head)
+            return _serve(link, claims, head, dies_with_owner=dies_with_owner)
     return 1
 
 
-def _serve(link: BlockingLink, claims: Claims, head: Boot) -> int:
+def _serve(link: BlockingLink, claims: Claims, head: Boot, *, dies_with_owner: bool) -> int:
     from dirtybus.worker.imports import after_import, limit_onnxruntime
     from dirtybus.worker.loop import Worker
 
     if head.compute_threads is not None:
         after_import("onnxruntime", limit_onnxruntime(head.compute_threads))
-    return Worker(link, claims, head).run()
+    return Worker(link, claims, head, dies_with_owner=dies_with_owner).run()
 
 
 def _inspect(link: BlockingLink, head: Inspect) -> int:

@@ -12,6 +12,7 @@ from dirtybus.errors import DirtyConnectionError, DirtyError, StashError
 from dirtybus.protocol.messages import Message, Refusal
 from dirtybus.stash.ops import StashOp, StashReply
 from dirtybus.stash.wire import ask_message, reply_of
+from dirtybus.worker.reader import LinkReader
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,17 +27,21 @@ class _Asks:
 
     Args:
         send: sends one message to the owner.
+        reader: takes the answers in.
     """
 
-    def __init__(self, send: Callable[[Message], None]) -> None:
+    def __init__(self, send: Callable[[Message], None], reader: LinkReader) -> None:
         self._send = send
+        self._reader = reader
         self._lock = threading.RLock()  # a finalizer may ask while its thread is in here
         self._ids = itertools.count(1)
         self._open: dict[int, Settle] = {}
         self._is_closed = False
 
-    def start(self, op: StashOp, settle: Settle) -> None:
-        """Ask; ``settle`` is called once, in the link's thread."""
+    def start(self, op: StashOp, settle: Settle, *, beside: bool = False) -> None:
+        """Ask; ``settle`` is called once, by whichever thread reads. ``beside``: who asks will not read himself."""
+        if beside:
+            self._reader.start_thread()
         with self._lock:
             ask_id = next(self._ids)
             if not self._is_closed:
@@ -89,7 +94,7 @@ class AsksOfThread(_Asks):
             answered.set()
 
         self.start(op, settle)
-        answered.wait()
+        self._reader.wait_for(answered)
         return _raise_or_return(outcome[0])
 
 
@@ -110,7 +115,7 @@ class AsksOfLoop:
             with suppress(RuntimeError):  # a loop that was closed meanwhile; nobody waits there
                 loop.call_soon_threadsafe(_settle_future, answered, reply)
 
-        self._asks.start(op, settle)
+        self._asks.start(op, settle, beside=True)
         return _raise_or_return(await answered)
 
 

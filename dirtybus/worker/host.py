@@ -55,6 +55,8 @@ class AppHost:
         self._apps: dict[str, Any] = {}
         self._infos: dict[str, AppInfo] = {}
         self._inited: list[str] = []
+        #: what callers may call, as far as it was asked: no more than there are actions
+        self._checked: set[tuple[str, str]] = set()
 
     def load(self) -> None:
         """Import and make every app, then initialise every app.
@@ -92,10 +94,14 @@ class AppHost:
             ActionNotFound: callers may not call that.
         """
         app = self._apps.get(path)
+        if (path, action) in self._checked:
+            return getattr(app, action)  # type: ignore[no-any-return]
         if app is None:
             raise DirtyAppNotFoundError(path, f"{path} is not loaded in this worker; it has: {', '.join(self._paths)}")
         if not has_own_call(type(app)):
-            return find_action(app, action)
+            found = find_action(app, action)
+            self._checked.add((path, action))
+            return found
         if not is_public(action):
             raise action_not_found(type(app), action, path)
         return lambda *args, **kwargs: app(action, *args, **kwargs)

@@ -38,21 +38,29 @@ class Credits:
             self._closed = True
             self._notify()
 
-    def take(self) -> bool:
-        """Block until a chunk may be sent; False when nobody reads any more."""
+    def take(self, read: Callable[[], bool]) -> bool:
+        """Block until a chunk may be sent; False when nobody reads any more.
+
+        ``read`` takes what comes on the link; it returns False when another thread does.
+        """
+        while not self._is_ready() and read():
+            pass
         with self._changed:
-            self._changed.wait_for(lambda: self._left > 0 or self._closed)
+            self._changed.wait_for(self._is_ready)
             return self._take()
 
     async def take_async(self, loop: asyncio.AbstractEventLoop) -> bool:
         """As `take`, without blocking the loop."""
         while True:
             with self._changed:
-                if self._left > 0 or self._closed:
+                if self._is_ready():
                     return self._take()
                 woken = loop.create_future()
                 self._wake = partial(loop.call_soon_threadsafe, _wake_up, woken)
             await woken
+
+    def _is_ready(self) -> bool:
+        return self._left > 0 or self._closed
 
     def _take(self) -> bool:
         if self._closed:
@@ -75,21 +83,31 @@ def _wake_up(sleeper: asyncio.Future[None]) -> None:
 class Job:
     """A call that this worker has accepted."""
 
-    __slots__ = ("cancel_task", "context", "credits", "head", "id", "is_settled", "payload")
+    __slots__ = ("_credits", "cancel_task", "context", "head", "id", "is_settled", "payload")
 
     def __init__(self, call_id: int, head: Call, payload: Buffer, context: CallContext) -> None:
         self.id = call_id
         self.head = head
         self.payload = payload
         self.context = context
-        self.credits = Credits(head.window)
         self.is_settled = False
         #: set while the job runs as a task: cancels it, from any thread
         self.cancel_task: Callable[[], object] | None = None
+        self._credits: Credits | None = None
+
+    @property
+    def credits(self) -> Credits:
+        """The credits of its stream; made when the first chunk wants to leave, as most calls have none."""
+        if self._credits is None:
+            self._credits = Credits(self.head.window)
+            if self.context._cancelled:  # noqa: SLF001 - cancelled before it streamed
+                self._credits.close()
+        return self._credits
 
     def cancel(self) -> None:
         """Tell the action that nobody waits: its token is set, its credits end, its task is cancelled."""
         self.context._cancelled = True  # noqa: SLF001 - the context is ours to set, the action's to read
-        self.credits.close()
+        if self._credits is not None:
+            self._credits.close()
         if self.cancel_task is not None:
             self.cancel_task()

@@ -6,11 +6,12 @@ import os
 import queue
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dirtybus import stash
 from dirtybus.app import CallContext
-from dirtybus.errors import DirtyError, LocalProtocolError
+from dirtybus.errors import LocalProtocolError
 from dirtybus.protocol.codec import importable_types
 from dirtybus.protocol.messages import (
     Answer,
@@ -31,6 +32,7 @@ from dirtybus.worker.failures import app_error, send_boot_failure
 from dirtybus.worker.host import AppHost, BootStep, boot_step, import_object
 from dirtybus.worker.jobs import Job
 from dirtybus.worker.logs import LogForwarder
+from dirtybus.worker.reader import LinkReader
 from dirtybus.worker.runner import Runner
 from dirtybus.worker.side_loop import SideLoop
 
@@ -51,16 +53,18 @@ class Worker:
     (with ``threads`` > 1 also in others), so that objects bound to their thread just work.
     """
 
-    def __init__(self, link: BlockingLink, claims: Claims, boot: Boot) -> None:
+    def __init__(self, link: BlockingLink, claims: Claims, boot: Boot, *, dies_with_owner: bool) -> None:
         self.worker_id = boot.worker
         self.pid = os.getpid()
         self.app_paths = tuple(boot.apps)
         self._boot = boot
+        self._dies_with_owner = dies_with_owner
         self._link = link
-        self._side_loop = SideLoop()
+        self._reader = LinkReader(link, self._take, self._leave_as_orphan)
+        self._side_loop = SideLoop(self._reader.start_thread)
         self._host = AppHost(boot.apps, self._side_loop.wait_for)
-        self._runner = Runner(self._host, self._side_loop, self._send, claims.claim)
-        self._asks = AsksOfThread(self._send)
+        self._runner = Runner(self._host, self._side_loop, self._send, claims.claim, self._reader)
+        self._asks = AsksOfThread(self._send, self._reader)
         self._logs = LogForwarder(self._send, boot.log_level)
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: dict[int, Job] = {}
@@ -72,8 +76,8 @@ class Worker:
         began_at = time.monotonic()
         self._logs.install()
         stash.bind(self._asks, async_port=AsksOfLoop(self._asks), resolve=importable_types)
-        reader = threading.Thread(target=self._read, name="dirtybus-link", daemon=True)
-        reader.start()
+        if self._boot.threads > 1 or not self._dies_with_owner:
+            self._reader.start_thread()
         try:
             self._start()
         except BootStep as exc:
@@ -102,7 +106,7 @@ class Worker:
 
     def _serve(self) -> None:
         others = [
-            threading.Thread(target=self._work, name=f"dirtybus-action-{n}", daemon=True)
+            threading.Thread(target=self._work_beside_reader, name=f"dirtybus-action-{n}", daemon=True)
             for n in range(2, self._boot.threads + 1)
         ]
         for thread in others:
@@ -112,9 +116,21 @@ class Worker:
             thread.join()
 
     def _work(self) -> None:
+        """Read and run by turns, as long as nobody else reads; what comes after that comes through the queue."""
+        while not self._reader.has_thread and (not self._queue.empty() or self._reader.read()):
+            while not self._queue.empty():
+                if (job := self._queue.get()) is None:
+                    return
+                self._run(job)
+        self._work_beside_reader()
+
+    def _work_beside_reader(self) -> None:
         while (job := self._queue.get()) is not None:
-            self._runner.run(job)
-            self._jobs.pop(job.id, None)
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        self._runner.run(job)
+        self._jobs.pop(job.id, None)
 
     def _close(self) -> None:
         self._host.close(self._log_close_error)
@@ -130,17 +146,7 @@ class Worker:
     def _send(self, message: Message) -> None:
         self._link.send(message)
 
-    # --- the link's thread ---
-
-    def _read(self) -> None:
-        try:
-            while messages := self._link.receive_now():
-                for message in messages:
-                    self._take(message)
-        except DirtyError:
-            pass  # a broken link ends like a closed one
-        finally:
-            self._leave_as_orphan()  # also after a defect of ours: a worker that hears nothing must not stay
+    # --- whichever thread reads the link ---
 
     def _take(self, message: Message) -> None:
         head = message.head
@@ -166,7 +172,8 @@ class Worker:
             action=head.action,
             attempt=head.attempt,
             deadline_at=deadline_at,
-            report=lambda done, total, text: self._report_progress(call_id, done, total, text),
+            report=partial(self._report_progress, call_id),
+            look=self._reader.glance,
         )
         job = self._jobs[call_id] = Job(call_id, head, message.payload, context)
         if self._host.is_async(head.app, head.action):

@@ -13,6 +13,7 @@ from dirtybus.protocol.messages import Chunk, End, Failure, Head, Kind, Message,
 from dirtybus.worker.failures import app_error, send_error
 from dirtybus.worker.host import AppHost
 from dirtybus.worker.jobs import Job
+from dirtybus.worker.reader import LinkReader
 from dirtybus.worker.side_loop import SideLoop
 
 __all__ = ["Runner"]
@@ -29,6 +30,7 @@ class Runner:
         side_loop: where coroutines run.
         send: sends one message to the owner; blocks while the owner is behind.
         claim: notes that a call begins, where the owner can read it if this process dies.
+        reader: takes in credits and cancels while a sync generator runs.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class Runner:
         side_loop: SideLoop,
         send: Callable[[Message], None],
         claim: Callable[[int], None],
+        reader: LinkReader,
     ) -> None:
         self._host = host
         self._side_loop = side_loop
         self._send = send
         self._claim = claim
+        self._reader = reader
 
     def run(self, job: Job) -> None:
         """Run a sync job in this thread, to its last word."""
@@ -83,7 +87,8 @@ class Runner:
     def _stream(self, job: Job, generator: Any) -> None:
         try:
             for value in generator:
-                if not job.credits.take():
+                self._reader.glance()
+                if not job.credits.take(self._reader.read):
                     job.context.check()
                 self._chunk(job, value)
         finally:

@@ -13,9 +13,14 @@ __all__ = ["SideLoop"]
 
 
 class SideLoop:
-    """Runs coroutines beside the threads that run sync actions."""
+    """Runs coroutines beside the threads that run sync actions.
 
-    def __init__(self) -> None:
+    Args:
+        on_start: told before the loop runs.
+    """
+
+    def __init__(self, on_start: Callable[[], object]) -> None:
+        self._on_start = on_start
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -27,6 +32,7 @@ class SideLoop:
             if self._loop is None:
                 import asyncio
 
+                self._on_start()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="dirtybus-loop", daemon=True)
                 self._thread.start()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -93,7 +92,7 @@ class HostileWorld(RuleBasedStateMachine):
             expires_at = None if call.expires_at is None else self.world.now + call.expires_at
             # an app that is not served is worth a question now and then, not a call in three
             app = call.app if call.app in (*self.world.specs, "m:Ghost") else "m:A"
-            self.world.submit(replace(call, id=number, app=app, expires_at=expires_at))
+            self.world.submit(msgspec.structs.replace(call, id=number, app=app, expires_at=expires_at))
 
     @rule(batch=st.lists(calls(), min_size=1, max_size=3))
     def submit_few(self, batch: list[Call]) -> None:

@@ -1,0 +1,30 @@
+"""An arbiter of dirtybus for other processes, until stdin ends: ``dirtybus_owner SOCKET WORKERS``. Says READY."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from loguru import logger
+
+from dirtybus.arbiter.arbiter import Arbiter
+from dirtybus.config import DirtyConfig
+
+APP = "benchmarks.subjects.dirtybus_app:Bench"
+
+
+async def serve(path: str, workers: int) -> None:
+    arbiter = Arbiter(DirtyConfig.of(APP, workers=workers, socket=path))
+    try:
+        await arbiter.listen()
+        await arbiter.start()
+        arbiter.admit()
+        print("READY", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+    finally:
+        await arbiter.close()
+
+
+if __name__ == "__main__":
+    logger.remove()
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
