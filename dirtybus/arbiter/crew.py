@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dirtybus import log
+from dirtybus.arbiter.environment import import_path
 from dirtybus.arbiter.roll import WorkerRecord
-from dirtybus.arbiter.spawner import ExitStatus, Spawner, import_path
+from dirtybus.arbiter.spawner import ExitStatus, Spawner
 from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import WorkerId
 from dirtybus.pool.ports import KillReason

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from dirtybus.arbiter.directory import Directory
+from dirtybus.arbiter.environment import import_path
 from dirtybus.arbiter.roll import WorkerRecord
-from dirtybus.arbiter.spawner import ExitStatus, Spawner, import_path
+from dirtybus.arbiter.spawner import ExitStatus, Spawner
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed
 from dirtybus.pool.model import WorkerId

@@ -8,14 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from dirtybus.arbiter.environment import child_environment
+from dirtybus.arbiter.output import Output
 from dirtybus.config import DirtyConfig
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.messages import Message
@@ -23,22 +24,10 @@ from dirtybus.transport.claims import Claims
 from dirtybus.transport.link import Link, open_link
 from dirtybus.transport.posix import block_stop_signals, open_pidfd
 
-__all__ = ["Child", "ExitStatus", "ProcessSpawner", "Spawner", "child_environment", "import_path"]
+__all__ = ["Child", "ExitStatus", "ProcessSpawner", "Spawner"]
 
-#: libraries that would otherwise start a thread per core in every worker
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
 #: how long the link of a dead process is read on, and a process whose link is closed may live on
 _REST_S = 1.0
-#: of 64 KiB each; a grandchild that prints on and on must not keep us
-_LAST_READS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +174,7 @@ class ChildProcess:
         self._link_ended = False
         self._told = False
         self._rest: asyncio.TimerHandle | None = None
-        self._output: asyncio.BaseTransport | None = None
-        self._lines: _Lines | None = None
+        self._output: Output | None = None
 
     @property
     def pid(self) -> int:
@@ -203,8 +191,7 @@ class ChildProcess:
         loop = asyncio.get_running_loop()
         self._watch_exit(loop)
         assert self._popen.stdout is not None
-        self._lines = lines = _Lines(on_line)
-        self._output, _ = await loop.connect_read_pipe(lambda: lines, self._popen.stdout)
+        self._output = await Output.open(self._popen.stdout, on_line)
         self._link = await open_link(self._birth.sock, Link(connection, on_message, self._on_link_lost))
         self._is_attached = True
         loop.call_soon(self._settle)
@@ -272,61 +259,18 @@ class ChildProcess:
         self._told = True
         if self._rest is not None:
             self._rest.cancel()
-        self._read_last_words()
+        assert self._output is not None
+        self._output.finish()
         try:
             self._on_gone(status)
         finally:
             self._birth.claims.close()
-
-    def _read_last_words(self) -> None:
-        """Read what is left in the pipe, now: the loop may not have come to it yet."""
-        assert self._output is not None
-        assert self._lines is not None
-        if not self._output.is_closing() and self._popen.stdout is not None:
-            with suppress(BlockingIOError):
-                for _ in range(_LAST_READS):
-                    if not (last := os.read(self._popen.stdout.fileno(), 64 * 1024)):
-                        break
-                    self._lines.data_received(last)
-        self._lines.finish()
-        self._output.close()
 
     def _finish(self) -> None:
         """One end came and the other did not: a grandchild holds the socket, or the process lives without it."""
         self.kill()
         if self._link is not None:
             self._link.abort()
-
-
-class _Lines(asyncio.Protocol):
-    """Cuts what a process prints into lines."""
-
-    _MAX = 64 * 1024
-
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
-        self._part = b""
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._part = (self._part + data).split(b"\n")
-        if len(self._part) > self._MAX:
-            lines.append(self._part)
-            self._part = b""
-        for line in lines:
-            self._say(line)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.finish()
-
-    def finish(self) -> None:
-        """Say what has no newline at its end: nothing more comes."""
-        part, self._part = self._part, b""
-        self._say(part)
-
-    def _say(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").rstrip()
-        if text:
-            self._on_line(text)
 
 
 def _exit_status(code: int) -> ExitStatus:
@@ -336,26 +280,3 @@ def _exit_status(code: int) -> ExitStatus:
         return ExitStatus(None, signal.Signals(-code).name)
     except ValueError:  # a real-time signal has a number only
         return ExitStatus(None, f"signal {-code}")
-
-
-def child_environment(environment: Mapping[str, str], config: DirtyConfig) -> dict[str, str]:
-    """Return the environment of a worker: ours, thread limits where nobody chose, then the configured one."""
-    child = dict(environment)
-    if config.compute_threads is not None:
-        for name in _THREAD_VARIABLES:
-            child.setdefault(name, str(config.compute_threads))
-    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if home not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        # we run from a source tree: the child must find the same one before it is told our sys.path
-        child["PYTHONPATH"] = os.pathsep.join(filter(None, [home, child.get("PYTHONPATH", "")]))
-    if config.socket is not None:
-        child["DIRTYBUS_SOCKET"] = os.path.abspath(config.socket)
-    child.update(config.env)
-    return child
-
-
-def import_path(config: DirtyConfig) -> list[str]:
-    """Return where workers look for the user's code: where the owner looks, after the configured places."""
-    ours = [os.path.abspath(entry) for entry in sys.path]
-    wanted = [os.path.abspath(entry) for entry in config.pythonpath]
-    return list(dict.fromkeys([*wanted, *ours]))

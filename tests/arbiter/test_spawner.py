@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
-from dirtybus.arbiter.spawner import ChildProcess, ExitStatus, ProcessSpawner, child_environment
+from dirtybus.arbiter.environment import child_environment
+from dirtybus.arbiter.spawner import ChildProcess, ExitStatus, ProcessSpawner
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed, WorkerLost
 from dirtybus.events import WorkerExited, WorkerReady

@@ -152,9 +152,9 @@ def test_a_hooked_module_shows_its_real_loader(site: Path) -> None:
 
 
 def test_sessions_get_the_threads_unless_their_author_chose(site: Path) -> None:
-    package(site, "onnxruntime", _ONNXRUNTIME)
-    after_import("onnxruntime", limit_onnxruntime(2))
-    ort: Any = importlib.import_module("onnxruntime")
+    package(site, "stand_in", _ONNXRUNTIME)
+    after_import("stand_in", limit_onnxruntime(2))
+    ort: Any = importlib.import_module("stand_in")
     plain = ort.InferenceSession("model", providers=["CPU"], extra=1)
     assert (plain.options.intra_op_num_threads, plain.options.inter_op_num_threads) == (2, 2)
     assert (plain.providers, plain.more) == (["CPU"], {"extra": 1})
@@ -167,8 +167,8 @@ def test_sessions_get_the_threads_unless_their_author_chose(site: Path) -> None:
 
 def test_an_onnxruntime_without_sessions_is_left_alone(site: Path) -> None:
     package(site, "onnxruntime", "")
-    after_import("onnxruntime", limit_onnxruntime(1))
-    importlib.import_module("onnxruntime")
+    after_import("stand_in", limit_onnxruntime(1))
+    importlib.import_module("stand_in")
 
 
 _APP = """
@@ -184,10 +184,34 @@ class Session(DirtyApp):
 
 
 async def test_in_a_worker_a_session_has_one_thread_unless_told_otherwise(site: Path) -> None:
-    package(site, "onnxruntime", _ONNXRUNTIME)
+    package(site, "stand_in", _ONNXRUNTIME)
     (site / "session_app.py").write_text(_APP)
     app = "session_app:Session"
     async with serving(app, pythonpath=(str(site),)) as arbiter:
         assert await arbiter.call(app, "count") == 1
     async with serving(app, pythonpath=(str(site),), compute_threads=None) as arbiter:
         assert await arbiter.call(app, "count") is None
+
+
+_REAL_APP = """
+from pathlib import Path
+
+import magika
+import onnxruntime
+from dirtybus import DirtyApp
+
+
+class Session(DirtyApp):
+    def count(self):
+        model = next(Path(magika.__file__).parent.rglob("*.onnx"))
+        options = onnxruntime.InferenceSession(str(model)).get_session_options()
+        return options.intra_op_num_threads, options.inter_op_num_threads
+"""
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(importlib.util.find_spec("magika") is None, reason="needs magika: pip install 'dirtybus[demo]'")
+async def test_a_real_session_has_one_thread(site: Path) -> None:
+    (site / "real_session_app.py").write_text(_REAL_APP)
+    async with serving("real_session_app:Session", pythonpath=(str(site),)) as arbiter:
+        assert await arbiter.call("real_session_app:Session", "count") == (1, 1)
