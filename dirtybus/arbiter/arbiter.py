@@ -30,6 +30,8 @@ __all__ = ["Arbiter"]
 
 Observer = Callable[[LifecycleEvent], object]
 _HEAD_ROOM_BYTES = 4096
+#: more than one machine can use; a slip of the finger must not start a million processes
+_MOST_WORKERS = 1024
 
 
 class Arbiter(LocalCaller):
@@ -212,8 +214,8 @@ class Arbiter(LocalCaller):
         match verb:
             case "scale":
                 workers = arguments.get("workers")
-                if type(workers) is not int or workers < 0:
-                    raise DirtyError(f"scale needs workers, a whole number >= 0, not {workers!r}")
+                if type(workers) is not int or not 0 <= workers <= _MOST_WORKERS:
+                    raise DirtyError(f"scale needs workers, a whole number from 0 to {_MOST_WORKERS}, not {workers!r}")
                 why = self._interpreter.pool.why_not(workers)
                 return {"workers": self.resize(workers), "asked": workers, "note": why}
             case "stop":

@@ -99,9 +99,10 @@ class Directory:
         return terms
 
     def _not_found(self, app: str) -> DirtyAppNotFoundError:
-        near = difflib.get_close_matches(app, self.paths, n=1)
+        # a name of a megabyte, from a client, must not keep the loop
+        near = difflib.get_close_matches(app[:200], self.paths, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"served here: {', '.join(self.paths) or 'no app'}"
-        return DirtyAppNotFoundError(app, f"no app {app!r} is served here; {hint}")
+        return DirtyAppNotFoundError(app, f"no app {app!r:.200} is served here; {hint}")
 
     def _resolved(self, spec: AppSpec) -> AppSpec:
         if spec.workers is not None:

@@ -166,9 +166,9 @@ def test_sessions_get_the_threads_unless_their_author_chose(site: Path) -> None:
 
 
 def test_an_onnxruntime_without_sessions_is_left_alone(site: Path) -> None:
-    package(site, "onnxruntime", "")
-    after_import("stand_in", limit_onnxruntime(1))
-    importlib.import_module("stand_in")
+    package(site, "bare_stand_in", "")
+    after_import("bare_stand_in", limit_onnxruntime(1))
+    importlib.import_module("bare_stand_in")
 
 
 _APP = """
@@ -184,7 +184,7 @@ class Session(DirtyApp):
 
 
 async def test_in_a_worker_a_session_has_one_thread_unless_told_otherwise(site: Path) -> None:
-    package(site, "stand_in", _ONNXRUNTIME)
+    package(site, "onnxruntime", _ONNXRUNTIME)
     (site / "session_app.py").write_text(_APP)
     app = "session_app:Session"
     async with serving(app, pythonpath=(str(site),)) as arbiter:
