@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from dirtybus.compat.gunicorn.gd1_caller import name_of
+from dirtybus.compat.gunicorn.gd1_caller import name_of, word_of
 from dirtybus.compat.gunicorn.limits import Countdown, Limits
-from dirtybus.errors import DirtyConnectionError, DirtyError
+from dirtybus.errors import DirtyConnectionError
 from dirtybus.protocol.frames import GD1, FrameBuffer
 from dirtybus.protocol.gd1 import MAX_PAYLOAD_BYTES, decode_message, encode_message
-from dirtybus.protocol.gd1_messages import Ask, Chunk, End, Error, Message, Response
+from dirtybus.protocol.gd1_messages import Ask, Chunk, Message, Response
 from dirtybus.transport.listener import connect
 
 __all__ = ["Gd1AsyncCaller"]
@@ -101,23 +101,16 @@ class Gd1AsyncCaller:
         link: _Link | None = None
         is_over = False
         try:
-            async with asyncio.timeout(countdown.wait_s()):
-                link = await self._take(countdown.wait_s())
-                await link.ask(ask)
-            while not is_over:
+            with countdown.enforced():
                 async with asyncio.timeout(countdown.wait_s()):
-                    answer = await link.receive()
-                is_over = not isinstance(answer, Chunk)
-                if isinstance(answer, Error):
-                    raise DirtyError.from_dict(answer.error)
-                if isinstance(answer, Response | Chunk):
-                    yield answer
-                elif not isinstance(answer, End):
-                    raise DirtyConnectionError(f"the arbiter answered with a {type(answer).__name__}", self._path)
-        except TimeoutError as exc:
-            if isinstance(exc, DirtyError):
-                raise
-            raise countdown.exhausted() from None
+                    link = await self._take(countdown.wait_s())
+                    await link.ask(ask)
+                while not is_over:
+                    async with asyncio.timeout(countdown.wait_s()):
+                        answer = await link.receive()
+                    is_over = not isinstance(answer, Chunk)
+                    if (word := word_of(answer, self._path)) is not None:
+                        yield word
         finally:
             if link is not None:
                 self._leave(link, is_over=is_over)

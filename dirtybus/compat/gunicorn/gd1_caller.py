@@ -13,7 +13,7 @@ from dirtybus.protocol.frames import GD1, FrameBuffer
 from dirtybus.protocol.gd1 import MAX_PAYLOAD_BYTES, decode_message, encode_message
 from dirtybus.protocol.gd1_messages import Ask, Chunk, End, Error, Message, Request, Response
 
-__all__ = ["Gd1Caller", "Gd1Link", "name_of"]
+__all__ = ["Gd1Caller", "Gd1Link", "name_of", "word_of"]
 
 _RECEIVE_BYTES = 256 * 1024
 _MAX_IDLE = 16
@@ -113,20 +113,13 @@ class Gd1Caller:
         link: Gd1Link | None = None
         is_over = False
         try:
-            link = self._asked(ask, countdown)
-            while not is_over:
-                answer = link.receive(countdown)
-                is_over = not isinstance(answer, Chunk)
-                if isinstance(answer, Error):
-                    raise DirtyError.from_dict(answer.error)
-                if isinstance(answer, Response | Chunk):
-                    yield answer
-                elif not isinstance(answer, End):
-                    raise DirtyConnectionError(f"the arbiter answered with a {type(answer).__name__}", self._path)
-        except TimeoutError as exc:
-            if isinstance(exc, DirtyError):
-                raise
-            raise countdown.exhausted() from None
+            with countdown.enforced():
+                link = self._asked(ask, countdown)
+                while not is_over:
+                    answer = link.receive(countdown)
+                    is_over = not isinstance(answer, Chunk)
+                    if (word := word_of(answer, self._path)) is not None:
+                        yield word
         finally:
             if link is not None:
                 self._leave(link, is_over=is_over)
@@ -166,6 +159,23 @@ class Gd1Caller:
                 self._idle.append(link)
                 return
         link.close()
+
+
+def word_of(answer: Message, path: str) -> Response | Chunk | None:
+    """Return what the arbiter at ``path`` says of a call; None when it has said all.
+
+    Raises:
+        DirtyError: it says that the call failed.
+        DirtyConnectionError: it says something else.
+    """
+    match answer:
+        case Error(error=error):
+            raise DirtyError.from_dict(error)
+        case Response() | Chunk():
+            return answer
+        case End():
+            return None
+    raise DirtyConnectionError(f"the arbiter answered with a {type(answer).__name__}", path)
 
 
 def name_of(ask: Ask) -> str:

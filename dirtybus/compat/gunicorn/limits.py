@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dirtybus.errors import DirtyTimeoutError
+from dirtybus.errors import DirtyError, DirtyTimeoutError
 
 __all__ = ["Countdown", "Limits"]
 
@@ -25,6 +27,16 @@ class Countdown:
         self._limits = limits
         self._name = name
         self._ends_at = time.monotonic() + limits.total_s if limits.total_s else None
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Turn a wait that took too long, in the block, into the error that names the limit."""
+        try:
+            yield
+        except TimeoutError as exc:
+            if isinstance(exc, DirtyError):
+                raise
+            raise self.exhausted() from None
 
     def wait_s(self) -> float | None:
         """Return how long to wait for the next word; None for ever.
