@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
@@ -73,9 +72,8 @@ class LocalCaller(ABC):
         call_id = self.submit(request, sink)
         try:
             return await sink.outcome
-        except asyncio.CancelledError:
-            self.cancel(call_id)
-            raise
+        finally:
+            self.cancel(call_id)  # nothing happens when it is settled
 
     async def stream(
         self,

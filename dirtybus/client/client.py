@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,6 +32,7 @@ from dirtybus.protocol.messages import (
     StatusAsk,
 )
 from dirtybus.stash import AsyncStash, Stash
+from dirtybus.transport.gathered import Gathered
 
 if TYPE_CHECKING:
     import asyncio
@@ -101,13 +103,13 @@ class DirtyClient:
         on_progress: OnProgress | None = None,
     ) -> Any:
         """As `execute`, with a deadline of its own and reports on the way."""
-        chunks: list[Any] = []
-        words = self._words(app_path, action, args, kwargs, timeout_s, on_progress)
-        for message in words:
-            if isinstance(message.head, Reply):
-                return decode_body(message.payload)
-            chunks.append(decode_body(message.payload))
-        return chunks
+        chunks = Gathered()
+        with closing(self._words(app_path, action, args, kwargs, timeout_s, on_progress)) as words:
+            for message in words:
+                if isinstance(message.head, Reply):
+                    return decode_body(message.payload)
+                chunks.add(message.payload)
+        return chunks.values()
 
     def stream(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Yield what the action yields, as it comes. Closing or dropping the iterator ends the work.
@@ -310,7 +312,7 @@ class DirtyClient:
         timeout_s: float | None,
         on_progress: OnProgress | None,
         idle_timeout_s: float | None = None,
-    ) -> Iterator[Message]:
+    ) -> Generator[Message, None, None]:
         """Yield chunks, or the one reply. Closing it before the last word cancels the call."""
         patience = self._patience(timeout_s)
         clock = patience.begin(idle_timeout_s)

@@ -11,6 +11,7 @@ from dirtybus.errors import DirtyError, DirtyTimeoutError
 from dirtybus.protocol.codec import decode_body
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import Progress
+from dirtybus.transport.gathered import Gathered
 
 __all__ = ["Sink", "StreamSink", "ValueSink"]
 
@@ -44,19 +45,20 @@ class ValueSink:
         self._give_credit = give_credit
         self._on_progress = on_progress
         self._on_chunk = on_chunk
-        self._chunks: list[Buffer] = []
+        self._chunks = Gathered()
 
     def chunk(self, body: Buffer) -> None:
-        self._chunks.append(body)
-        self._give_credit(1)
-        if self._on_chunk is None:
+        if self.outcome.done():
             return
         try:
-            value = decode_body(body)
+            self._chunks.add(body)
+            self._give_credit(1)
+            value = None if self._on_chunk is None else decode_body(body)
         except DirtyError as exc:
             self.fail(exc)
         else:
-            _tell(self._on_chunk, value)
+            if self._on_chunk is not None:
+                _tell(self._on_chunk, value)
 
     def progress(self, report: Progress) -> None:
         if self._on_progress is not None:
@@ -66,7 +68,7 @@ class ValueSink:
         self._settle(lambda: decode_body(body))
 
     def end(self) -> None:
-        self._settle(lambda: [decode_body(chunk) for chunk in self._chunks])
+        self._settle(self._chunks.values)
 
     def fail(self, error: DirtyError) -> None:
         if not self.outcome.done():
