@@ -49,7 +49,8 @@ _LENGTH_BYTES: Final = 8
 _JOINED_BYTES: Final = 16 * 1024
 
 # A body up to this size is held to `MAX_DEPTH` exactly. For a longer one that would cost as much as decoding it; what
-# bounds its plain nesting is the interpreter's recursion limit, which msgspec obeys.
+# bounds its plain nesting is the interpreter's limit of recursion in C, which msgspec obeys: some hundreds of levels in
+# Python 3.11, some thousands from 3.12 on.
 _EXACT_BYTES: Final = 1024
 _OPENERS: Final = bytes([*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)])
 _NOT_OPENERS: Final = bytes(set(range(256)).difference(_OPENERS))

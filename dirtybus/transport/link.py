@@ -51,10 +51,9 @@ class Link(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return False
         parts = self._connection.send(message)
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        # not writelines(): in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 it never tells that the buffer is full, and a
+        # peer that does not read would fill our memory (CVE-2024-12254)
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
         return True
 
     def pause_reading(self) -> None:

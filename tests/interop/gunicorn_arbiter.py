@@ -24,6 +24,7 @@ def main(path: str, *apps: str) -> None:
     arbiter = DirtyArbiter(config, Logger(config), socket_path=path)
     child = os.fork()
     if child == 0:
+        os.setsid()
         try:
             arbiter.run()
         finally:
@@ -32,7 +33,14 @@ def main(path: str, *apps: str) -> None:
     print("READY", flush=True)
     sys.stdin.read()
     os.kill(child, signal.SIGTERM)
-    os.waitpid(child, 0)
+    # from Python 3.12 on it may wait for its clients for ever
+    gives_up_at = time.monotonic() + 4
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > gives_up_at:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return
+        time.sleep(0.02)
 
 
 def wait_until_listening(path: str) -> None:

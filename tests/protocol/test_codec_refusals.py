@@ -148,8 +148,10 @@ def test_classes_that_nobody_can_find_by_name_are_refused() -> None:
 
     local_enum: Any = enum.Enum("local_enum", "A", qualname="f.<locals>.E")
     in_main: Any = collections.namedtuple("in_main", "a", module="__main__")  # noqa: PYI024
-    made_in_main = dataclasses.make_dataclass("InMain", ["x"], namespace={"__module__": "__main__"})
-    hidden = dataclasses.make_dataclass("Hidden", ["x"], namespace={"__module__": __name__})
+    made_in_main = dataclasses.make_dataclass("InMain", ["x"])
+    made_in_main.__module__ = "__main__"
+    hidden = dataclasses.make_dataclass("Hidden", ["x"])
+    hidden.__module__ = __name__
     assert "inside a function" in refusal_of(Local()).message
     assert "another __main__" in refusal_of(made_in_main(1)).message
     assert "another __main__" in refusal_of(in_main(1)).message
@@ -294,7 +296,9 @@ def test_what_a_resolver_raises_fails_the_call_and_memory_errors_pass() -> None:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = ModuleType("dirtybus_test_models")
-    made.Gone = dataclasses.make_dataclass("Gone", ["x"], namespace={"__module__": made.__name__})  # type: ignore[attr-defined]
+    gone = dataclasses.make_dataclass("Gone", ["x"])
+    gone.__module__ = made.__name__
+    made.Gone = gone  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, made.__name__, made)
     return made
 
