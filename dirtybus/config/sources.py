@@ -109,6 +109,11 @@ def _table_of(file: Path) -> Any:
     """Return what the file says of us, which may be no table at all; None if it is a pyproject.toml silent on us."""
     content = _read_toml(file)
     if file.name != "pyproject.toml":
+        for name in ("dirtybus", "tool"):
+            if name in content:
+                raise ConfigError(
+                    f"{file} has a table [{name}]; leave that heading out: settings stand at the top there"
+                )
         return content
     tools = content.get("tool", {})
     return tools.get("dirtybus") if isinstance(tools, dict) else None

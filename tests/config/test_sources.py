@@ -144,6 +144,13 @@ def test_a_file_that_is_not_toml_is_refused(directory: Path, content: bytes) -> 
     assert refusal().startswith("dirtybus.toml is not a TOML file: ")
 
 
+@pytest.mark.parametrize("heading", ["dirtybus", "tool.dirtybus"])
+def test_a_heading_in_our_own_file_is_refused_with_the_remedy(directory: Path, heading: str) -> None:
+    (directory / "dirtybus.toml").write_text(f"[{heading}]\nworkers = 3\n")
+    assert "has a table [" in refusal()
+    assert "leave that heading out" in refusal()
+
+
 def test_a_named_pyproject_without_our_table_is_refused(directory: Path) -> None:
     pyproject = directory / "pyproject.toml"
     pyproject.write_text("[tool.ruff]\n")
