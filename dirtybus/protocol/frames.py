@@ -60,8 +60,8 @@ class _Incoming:
     memory: bytearray
     filled: int = 0
 
-    def room(self, arrived_bytes: int = 0) -> int:
-        """Return the bytes that fit now; when none do, make room for those that arrived, or half of what is here."""
+    def room(self, arrived_bytes: int) -> int:
+        """Return the bytes that fit now; when none do, make room for those that arrived or half as much again."""
         if self.filled == len(self.memory) < self.length:
             growth = max(LARGE_BYTES, self.filled // 2, arrived_bytes)
             self.memory += bytes(min(growth, self.length - self.filled))
@@ -93,7 +93,6 @@ class FrameBuffer:
         self._pending: bytes | bytearray = b""
         self._at = 0
         self._incoming: _Incoming | None = None
-        self._view: memoryview | None = None
 
     def __len__(self) -> int:
         """Bytes received and not yet handed out."""
@@ -105,7 +104,6 @@ class FrameBuffer:
 
     def feed(self, data: Buffer) -> None:
         """Add received bytes. They are copied unless they are ``bytes`` and nothing waits."""
-        self._release_view()
         if self._incoming is not None:
             data = memoryview(data)
             data = data[self._incoming.take(data) :]
@@ -145,29 +143,6 @@ class FrameBuffer:
         self._at = end
         return Frame(version, kind, call_id, payload if type(payload) is bytes else bytes(payload))
 
-    def writable(self) -> memoryview | None:
-        """Return where the next bytes may be received into, while a large frame is under way; else None.
-
-        Say with `got` how many arrived. The view is good until the next call of any method here.
-        """
-        self._release_view()
-        incoming = self._incoming
-        if incoming is None or not incoming.room():
-            return None
-        self._view = memoryview(incoming.memory)[incoming.filled :]
-        return self._view
-
-    def got(self, received_bytes: int) -> None:
-        """Book that this many bytes were written at the start of the last `writable` view.
-
-        Raises:
-            ValueError: there was no view, or it is shorter than that.
-        """
-        if self._incoming is None or self._view is None or not 0 <= received_bytes <= len(self._view):
-            raise ValueError(f"{received_bytes} bytes cannot have been received into the view")
-        self._incoming.filled += received_bytes
-        self._release_view()
-
     def _begin(self, incoming: _Incoming, start: int) -> Frame | None:
         """Move to gathering a large frame: what has arrived of it leaves the pending bytes."""
         with memoryview(self._pending) as pending:
@@ -180,15 +155,8 @@ class FrameBuffer:
     def _finish(self, incoming: _Incoming) -> Frame | None:
         if incoming.filled < incoming.length:
             return None
-        self._release_view()
         self._incoming = None
         return Frame(incoming.version, incoming.kind, incoming.id, memoryview(incoming.memory))
-
-    def _release_view(self) -> None:
-        # memory cannot grow while a view of it is out
-        if self._view is not None:
-            self._view.release()
-            self._view = None
 
     def _refusal(self, magic: bytes, version: int, length: int) -> RemoteProtocolError:
         if magic != MAGIC:

@@ -61,25 +61,6 @@ def test_frames_come_out_the_same_however_the_stream_is_split(
     assert len(buffer) == 0
 
 
-@given(st.lists(_frames, min_size=1, max_size=4), st.data())
-def test_frames_come_out_the_same_when_received_in_place(frames: list[Frame], data: st.DataObject) -> None:
-    stream = memoryview(b"".join(map(written, frames)))
-    buffer = FrameBuffer(LIMIT)
-    received: list[Frame] = []
-    while stream or len(buffer):
-        view = buffer.writable()
-        most = len(stream) if view is None else min(len(view), len(stream))
-        count = data.draw(st.integers(1, most))
-        if view is None:
-            buffer.feed(stream[:count])
-        else:
-            view[:count] = stream[:count]
-            buffer.got(count)
-        stream = stream[count:]
-        received += drained(buffer)
-    assert received == frames
-
-
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 33])
 def test_byte_by_byte_a_frame_appears_with_its_last_byte(size: int) -> None:
     frame = Frame(NATIVE, 7, 9, bytes(size))
@@ -166,7 +147,7 @@ def test_a_header_whose_numbers_do_not_fit_is_our_own_fault() -> None:
     assert header(2, 1, 3, 4) == struct.pack(">2sBBIQ", b"GD", 2, 1, 3, 4)
 
 
-def peak_of(feeding: object, announced: int, arriving: int, piece: int) -> tuple[int, int]:
+def peak_of(announced: int, arriving: int, piece: int) -> tuple[int, int]:
     gc.collect()
     tracemalloc.start()
     try:
@@ -175,21 +156,16 @@ def peak_of(feeding: object, announced: int, arriving: int, piece: int) -> tuple
         assert buffer.next_frame() is None
         data = bytes(piece)
         for _ in range(arriving // piece):
-            if feeding == "in place" and (view := buffer.writable()) is not None:
-                view[: min(piece, len(view))] = data[: len(view)]
-                buffer.got(min(piece, len(view)) if view else 0)
-            else:
-                buffer.feed(data)
+            buffer.feed(data)
             assert buffer.next_frame() is None
         return tracemalloc.get_traced_memory()[1], len(buffer)
     finally:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("feeding", ["fed", "in place"])
 @pytest.mark.parametrize("arriving", [0, 4096, 65_536, 1_048_576, 8_388_608])
-def test_memory_follows_what_arrived_not_what_was_announced(feeding: str, arriving: int) -> None:
-    peak, buffered = peak_of(feeding, LIMIT, arriving, 4096)
+def test_memory_follows_what_arrived_not_what_was_announced(arriving: int) -> None:
+    peak, buffered = peak_of(LIMIT, arriving, 4096)
     assert peak <= 3 * LARGE_BYTES + 2 * buffered
 
 
@@ -209,26 +185,6 @@ def test_time_is_linear_in_the_bytes_received() -> None:
     assert len(buffer) == 0
 
 
-def test_a_view_is_good_until_the_next_call_only() -> None:
-    buffer = FrameBuffer(LIMIT)
-    assert buffer.writable() is None
-    with pytest.raises(ValueError, match="cannot have been received"):
-        buffer.got(1)
-    buffer.feed(header(NATIVE, 1, 100_000, 1) + b"a" * 10)
-    assert buffer.writable() is None
-    assert buffer.next_frame() is None
-    view = buffer.writable()
-    assert view is not None
-    with pytest.raises(ValueError, match="cannot have been received"):
-        buffer.got(len(view) + 1)
-    buffer.feed(b"b" * 99_990)
-    with pytest.raises(ValueError, match="released"):
-        len(view)
-    frame = buffer.next_frame()
-    assert frame is not None
-    assert bytes(frame.payload) == b"a" * 10 + b"b" * 99_990
-
-
 def test_bytes_that_follow_a_large_frame_wait_for_their_turn() -> None:
     large, small = Frame(NATIVE, 1, 1, bytes(100_000)), Frame(NATIVE, 2, 2, b"next")
     buffer = FrameBuffer(LIMIT)
@@ -236,7 +192,6 @@ def test_bytes_that_follow_a_large_frame_wait_for_their_turn() -> None:
     buffer.feed(stream[:20])
     assert buffer.next_frame() is None
     buffer.feed(stream[20:])
-    assert buffer.writable() is None
     assert len(buffer) == len(stream)
     assert drained(buffer) == [large, small, small]
     assert repr(buffer) == "<FrameBuffer 0 bytes>"
