@@ -12,6 +12,7 @@ from dirtybus.version import __version__
 
 _WHERE = {
     "ActionNotFound": "errors",
+    "AppBroken": "errors",
     "AppSpec": "config",
     "Arbiter": "arbiter.arbiter",
     "AsyncStash": "stash",
@@ -19,6 +20,8 @@ _WHERE = {
     "CallCancelled": "errors",
     "CallContext": "app",
     "ChunkArrived": "events",
+    "CircuitClosed": "events",
+    "CircuitOpened": "events",
     "ConfigError": "errors",
     "DirtyApp": "app",
     "DirtyAppError": "errors",
@@ -30,6 +33,8 @@ _WHERE = {
     "DirtyError": "errors",
     "DirtyNoWorkersAvailableError": "errors",
     "DirtyTimeoutError": "errors",
+    "DrainBegun": "events",
+    "DrainEnded": "events",
     "Draining": "errors",
     "EncodeError": "errors",
     "EventDropped": "events",
@@ -38,8 +43,11 @@ _WHERE = {
     "ExecutionSucceeded": "events",
     "GateConfig": "config",
     "InferenceRequested": "events",
+    "PoisonCall": "errors",
     "ProcessLocker": "locker",
     "QueueFull": "errors",
+    "ReloadEnded": "events",
+    "ReloadRequested": "events",
     "ScaleRequested": "events",
     "ShutdownRequested": "events",
     "Unavailable": "errors",
@@ -90,6 +98,7 @@ if TYPE_CHECKING:
     from dirtybus.config import DirtyConfig as DirtyConfig
     from dirtybus.config import GateConfig as GateConfig
     from dirtybus.errors import ActionNotFound as ActionNotFound
+    from dirtybus.errors import AppBroken as AppBroken
     from dirtybus.errors import BootFailed as BootFailed
     from dirtybus.errors import CallCancelled as CallCancelled
     from dirtybus.errors import ConfigError as ConfigError
@@ -101,15 +110,22 @@ if TYPE_CHECKING:
     from dirtybus.errors import DirtyTimeoutError as DirtyTimeoutError
     from dirtybus.errors import Draining as Draining
     from dirtybus.errors import EncodeError as EncodeError
+    from dirtybus.errors import PoisonCall as PoisonCall
     from dirtybus.errors import QueueFull as QueueFull
     from dirtybus.errors import Unavailable as Unavailable
     from dirtybus.errors import WorkerLost as WorkerLost
     from dirtybus.events import ChunkArrived as ChunkArrived
+    from dirtybus.events import CircuitClosed as CircuitClosed
+    from dirtybus.events import CircuitOpened as CircuitOpened
+    from dirtybus.events import DrainBegun as DrainBegun
+    from dirtybus.events import DrainEnded as DrainEnded
     from dirtybus.events import EventDropped as EventDropped
     from dirtybus.events import ExecutionFailed as ExecutionFailed
     from dirtybus.events import ExecutionRequested as ExecutionRequested
     from dirtybus.events import ExecutionSucceeded as ExecutionSucceeded
     from dirtybus.events import InferenceRequested as InferenceRequested
+    from dirtybus.events import ReloadEnded as ReloadEnded
+    from dirtybus.events import ReloadRequested as ReloadRequested
     from dirtybus.events import ScaleRequested as ScaleRequested
     from dirtybus.events import ShutdownRequested as ShutdownRequested
     from dirtybus.events import WorkerExited as WorkerExited

@@ -10,12 +10,14 @@ from graia.broadcast.entities.dispatcher import BaseDispatcher
 from graia.broadcast.entities.event import Dispatchable
 from graia.broadcast.interfaces.dispatcher import DispatcherInterface
 
-from dirtybus.errors import CallCancelled
+from dirtybus.errors import CallCancelled, DirtyError
 from dirtybus.outcome import Outcome
 
 __all__ = [
     "ArbiterStarting",
     "ChunkArrived",
+    "CircuitClosed",
+    "CircuitOpened",
     "DirtyEvent",
     "DrainBegun",
     "DrainEnded",
@@ -25,6 +27,9 @@ __all__ = [
     "ExecutionSucceeded",
     "InferenceRequested",
     "LifecycleEvent",
+    "LogReopenRequested",
+    "ReloadEnded",
+    "ReloadRequested",
     "ScaleRequested",
     "ShutdownRequested",
     "WorkerEvent",
@@ -249,6 +254,39 @@ class ScaleRequested(LifecycleEvent):
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+
+
+class ReloadRequested(LifecycleEvent):
+    """Ask for new workers with the code and the settings of now; ``why`` goes into the log."""
+
+    def __init__(self, why: str = "requested on the bus") -> None:
+        self.why = why
+
+
+class ReloadEnded(LifecycleEvent):
+    """A reload is over. ``error`` is None when the new workers serve, else why the old ones still do."""
+
+    def __init__(self, error: DirtyError | None = None) -> None:
+        self.error = error
+
+
+class LogReopenRequested(LifecycleEvent):
+    """Log files were moved away: open them anew."""
+
+
+class CircuitOpened(LifecycleEvent):
+    """The workers of ``app`` failed too often: its calls fail fast with ``error``, which holds the boot report."""
+
+    def __init__(self, app: str, error: DirtyError) -> None:
+        self.app = app
+        self.error = error
+
+
+class CircuitClosed(LifecycleEvent):
+    """A worker of ``app`` is ready again: its calls are taken."""
+
+    def __init__(self, app: str) -> None:
+        self.app = app
 
 
 class DrainBegun(LifecycleEvent):

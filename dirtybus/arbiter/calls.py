@@ -71,7 +71,7 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
         case Refusal.POISONED:
             text = f"{name}: it killed {order.attempts} workers and will not be run again"
             return _lost(call, order, PoisonCall, text)
-        case Refusal.NO_WORKERS | Refusal.UNKNOWN_APP:
+        case Refusal.NO_WORKERS | Refusal.UNKNOWN_APP | Refusal.APP_BROKEN:
             error = DirtyNoWorkersAvailableError(
                 call.request.app,
                 f"No workers available for app: {call.request.app}; they keep dying, see the log for the reason",

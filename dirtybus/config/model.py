@@ -60,10 +60,17 @@ class DirtyConfig:
         threads: how many plain actions run at the same time in one worker.
         async_concurrency: how many ``async`` actions run at the same time in one worker.
         timeout_s: how long one call may take, from when it is accepted until its answer, retries included.
+        queue_timeout_s: how long one call may wait for a worker; its deadline may come earlier.
+        heartbeat_timeout_s: how long a worker with calls in it may give no sign of life before it is killed.
         graceful_timeout_s: how long running and queued calls may go on after a shutdown begins; 0 cuts them at once.
+        drain_delay_s: how long to go on taking work after a shutdown begins, so that whoever sends it can learn of it.
+        stop_grace_s: how long the supervisor waits from its SIGTERM to its SIGKILL; checked against the spans above.
         boot_timeout_s: how long a worker may take from its start until every app's ``init()`` is done.
         cancel_grace_s: how long a call may go on after it was cancelled or its time was up; then its worker is killed.
-        max_queued: how many calls wait at most; the next one is refused with `QueueFull`.
+        max_queued: how many calls of one app wait at most.
+        max_queued_payload_bytes: how large the arguments of one app's waiting calls may be together.
+        queue_full: what becomes of a call that comes when that much waits: ``refuse`` it with `QueueFull`, let its
+            caller ``wait`` for room, or ``drop_oldest``: refuse the one that has waited longest instead.
         max_payload_bytes: how large the arguments of one call, its result, or one chunk may be.
         stream_window: how many chunks a stream may be ahead of its reader.
         stream_idle_timeout_s: how long a stream may give no chunk while its reader waits.
@@ -71,6 +78,11 @@ class DirtyConfig:
         restart_delay_s: how long to wait before a dead worker is replaced; it doubles with each death in a row.
         restart_delay_max_s: where that doubling ends.
         healthy_after_s: how long a worker must live for its death not to count as one in a row.
+        max_restarts: how many times the workers of one app may fail within ``restart_period_s``; with one more, calls
+            of that app fail at once with `AppBroken`, and its workers are only tried again now and then.
+        restart_period_s: the span in which those are counted.
+        max_surge: how many workers a reload may have beyond ``workers``.
+        max_unavailable: how many workers a reload may stop before their successors are ready.
         compute_threads: how many threads BLAS, OpenMP and ONNX Runtime use in each worker; None leaves it to them.
         socket: the Unix socket for other processes; None: one in the runtime directory, called after ``name``.
         name: what this instance is called: letters, digits, ``.``, ``_`` and ``-``.
@@ -90,10 +102,19 @@ class DirtyConfig:
     threads: Annotated[int, Whole()] = 1
     async_concurrency: Annotated[int, Whole()] = 1000
     timeout_s: Annotated[float | None, Span(limit=True)] = 300.0
+    queue_timeout_s: Annotated[float | None, Span(limit=True)] = None
+    heartbeat_timeout_s: Annotated[float | None, Span(limit=True)] = 60.0
     graceful_timeout_s: Annotated[float, Span()] = 30.0
+    drain_delay_s: Annotated[float, Span()] = 0.0
+    stop_grace_s: Annotated[float | None, Span(limit=True)] = None
     boot_timeout_s: Annotated[float | None, Span(limit=True)] = 120.0
     cancel_grace_s: Annotated[float, Span()] = 5.0
     max_queued: Annotated[int, Whole()] = 100_000
+    max_queued_payload_bytes: Annotated[int, Size(least=1024, most=2**63 - 1)] = 1024 * 1024 * 1024
+    queue_full: Annotated[
+        Literal["refuse", "wait", "drop_oldest"],
+        Choice(("refuse", "wait", "drop_oldest")),
+    ] = "refuse"
     # a frame says its length in 32 bits; below a kibibyte not even an error's text would pass
     max_payload_bytes: Annotated[int, Size(least=1024, most=2**32 - 1)] = 64 * 1024 * 1024
     stream_window: Annotated[int, Whole()] = 32
@@ -102,6 +123,10 @@ class DirtyConfig:
     restart_delay_s: Annotated[float, Span()] = 0.5
     restart_delay_max_s: Annotated[float, Span()] = 30.0
     healthy_after_s: Annotated[float, Span()] = 10.0
+    max_restarts: Annotated[int | None, Whole(limit=True)] = 5
+    restart_period_s: Annotated[float, Span(least=0.1)] = 60.0
+    max_surge: Annotated[int, Whole(least=0)] = 1
+    max_unavailable: Annotated[int, Whole(least=0)] = 0
     compute_threads: Annotated[int | None, Whole(limit=True)] = 1
     socket: Annotated[str | None, Text(pattern=r"[^\0]+", wanted="the path of a socket", optional=True)] = None
     name: Annotated[
@@ -121,6 +146,10 @@ class DirtyConfig:
             raise ConfigError(
                 f"restart_delay_max_s is {self.restart_delay_max_s:g} but restart_delay_s is {self.restart_delay_s:g}; "
                 f"raise restart_delay_max_s to {self.restart_delay_s:g} or more"
+            )
+        if not (self.max_surge or self.max_unavailable):
+            raise ConfigError(
+                "max_surge and max_unavailable are both 0, so a reload could never begin; set one of them to 1 or more"
             )
 
     @classmethod

@@ -69,6 +69,7 @@ class Refusal(enum.Enum):
     CANCELLED = "cancelled"
     WORKER_LOST = "worker_lost"
     POISONED = "poisoned"
+    APP_BROKEN = "app_broken"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,7 +95,9 @@ _ANSWERS: Final = frozenset({Kind.ANSWER, Kind.REFUSAL})
 #: The rest concerns the link as a whole.
 _FREE: Final[dict[Side, frozenset[Kind]]] = {
     Side.CALLER: frozenset({Kind.HELLO, Kind.INSPECT, Kind.BOOT, Kind.STOP}),
-    Side.CALLEE: frozenset({Kind.HELLO, Kind.INSPECTED, Kind.READY, Kind.BOOT_FAILED, Kind.LOG, Kind.DRAIN}),
+    Side.CALLEE: frozenset(
+        {Kind.HELLO, Kind.INSPECTED, Kind.BOOTING, Kind.READY, Kind.BOOT_FAILED, Kind.LOG, Kind.DRAIN}
+    ),
 }
 
 

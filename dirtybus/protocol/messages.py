@@ -23,6 +23,7 @@ __all__ = [
     "Answer",
     "Boot",
     "BootFailed",
+    "Booting",
     "Call",
     "Cancel",
     "Chunk",
@@ -77,6 +78,7 @@ class Kind(enum.IntEnum):
     BOOT_FAILED = 0x25
     STOP = 0x26
     LOG = 0x27
+    BOOTING = 0x28
 
 
 class Head(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -92,7 +94,8 @@ class Call(Head, frozen=True):
     """Run ``action`` of ``app`` with the body's ``[args, kwargs]``.
 
     ``time_left_s`` is what remains of the caller's deadline (None: none given; the app's own applies), ``window``
-    how many chunks may be sent before the first credit, ``attempt`` counts runs from 1.
+    how many chunks may be sent before the first credit, ``attempt`` counts runs from 1. Of the calls that wait, those
+    with the highest ``priority`` run first.
     """
 
     kind = Kind.CALL
@@ -101,6 +104,7 @@ class Call(Head, frozen=True):
     time_left_s: float | None = None
     window: int = 32
     attempt: int = 1
+    priority: int = 0
 
 
 class Reply(Head, frozen=True):
@@ -205,6 +209,8 @@ class Hello(Head, frozen=True):
     pid: int
     version: str
     max_payload_bytes: int = 0
+    #: of an arbiter: ``[app, action]`` for each that may be run twice
+    idempotent: Sequence[Sequence[str]] = ()
 
 
 class Inspect(Head, frozen=True):
@@ -236,6 +242,14 @@ class Boot(Head, frozen=True):
     post_fork: str | None = None
     worker_init: str | None = None
     log_level: int = 20
+
+
+class Booting(Head, frozen=True):
+    """The worker begins this step of its boot: what it was at, should it die or hang there."""
+
+    kind = Kind.BOOTING
+    step: str
+    app: str | None = None
 
 
 class Ready(Head, frozen=True):

@@ -34,6 +34,7 @@ ONE_OF_EACH: list[Head] = [
     m.Inspected(apps=[{"path": "a:B", "actions": {}}]),
     m.Boot(worker=3, apps=["a:B"], owner_pid=9, compute_threads=None),
     m.Ready(boot_s=0.25),
+    m.Booting(step="init", app="a:B"),
     m.BootFailed(step="init", app=None, duration_s=1.0, error={"message": "no"}),
     m.Stop(),
     m.Log(level=30, text="{} %s", logger="shop", app="a:B", traceback="Traceback"),
