@@ -19,10 +19,14 @@ class Endings:
     """Books the ends in ``calls`` and hands the orders that go with them to ``order``."""
 
     def __init__(self, config: DirtyConfig, calls: Calls, order: Callable[[Order], None]) -> None:
-        self._cancel_grace_s = config.cancel_grace_s
-        self._crash_limit = config.crash_limit
         self._calls = calls
         self._order = order
+        self.reconfigure(config)
+
+    def reconfigure(self, config: DirtyConfig) -> None:
+        """Go by other limits from now on."""
+        self._cancel_grace_s = config.cancel_grace_s
+        self._crash_limit = config.crash_limit
 
     def cancel(self, call_id: CallId, now: float) -> None:
         """End a call that waits or runs; nothing when it is unknown or its caller was told already."""
@@ -66,6 +70,12 @@ class Endings:
         """End every call that waits: the drain deadline passed."""
         for waiting in self._calls.take_all_queued():
             self._refuse_waiting(waiting, Refusal.DRAINING)
+
+    def give_up(self, app: str) -> None:
+        """End every call for the app that waits: no worker will come for it."""
+        for waiting in [each for each in self._calls.queue if each.call.app == app]:
+            if self._calls.take_queued(waiting.call.id) is not None:
+                self._order(Refuse(waiting.call.id, Refusal.APP_BROKEN, attempts=waiting.attempt - 1))
 
     def cut_worker(self, worker: Worker, now: float) -> None:
         """End every call that runs in the worker, which is about to be killed: the drain deadline passed."""

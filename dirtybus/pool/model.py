@@ -117,7 +117,8 @@ class Running:
 class Worker:
     """A process as the pool sees it. ``seat`` is its place in the placement plan.
 
-    ``is_leaving`` is set when the pool wants it gone, so that its end is not held against its seat.
+    ``is_seated`` is True while it holds the seat or is the heir there; ``is_leaving`` is set when the pool wants it
+    gone, so that its end is not held against its seat. ``generation`` counts the reloads before its start.
     """
 
     id: WorkerId
@@ -129,6 +130,10 @@ class Worker:
     kill_at: float | None = None
     running: dict[CallId, Running] = field(default_factory=dict)
     is_leaving: bool = False
+    is_seated: bool = True
+    generation: int = 0
+    #: since it is ready, a call of it was answered
+    has_answered: bool = False
     #: how many sync calls it may run at once, whatever their apps
     threads: int = 1
     #: how many calls of each lane, and of each kind, take a slot now

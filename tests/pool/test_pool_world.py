@@ -38,6 +38,7 @@ def configs(draw: st.DrawFn) -> DirtyConfig:
         restart_delay_s=1.0,
         restart_delay_max_s=3.0,
         healthy_after_s=4.0,
+        max_restarts=None,
     )
 
 

@@ -94,7 +94,7 @@ class World(Rules):
             self.calls[call_id].has_streamed = True
         self.feed(ports.Streamed(call_id))
 
-    def exit(self, worker_id: WorkerId, unbegun: frozenset[CallId] = frozenset()) -> None:
+    def exit(self, worker_id: WorkerId, unbegun: frozenset[CallId] = frozenset(), blamed: tuple[str, ...] = ()) -> None:
         worker = self.workers.pop(worker_id, None)
         held = list(worker.running) if worker is not None else []
         self.unbegun = frozenset(c for c in unbegun & set(held) if self.calls[c].ended is None)
@@ -106,7 +106,7 @@ class World(Rules):
                 else:
                     self.calls[call_id].crashes += not worker.is_killed
         self.dead = worker
-        self.feed(ports.Exited(worker_id, unbegun))
+        self.feed(ports.Exited(worker_id, unbegun, blamed))
         for call_id in held:
             seen = self.calls[call_id]
             assert seen.ended is not None or seen.worker not in (None, worker_id) or self.may_rerun(seen)
