@@ -170,6 +170,8 @@ class Pool:
                     self._expect_exit(worker, now)
             case ports.Exited(worker_id, unbegun):
                 self._bury(worker_id, unbegun, now)
+            case ports.Unresponsive(worker_id):
+                self._note_silence(worker_id)
             case ports.Resized(size):
                 if not self._drain.is_begun:
                     self._roster.resize(size)
@@ -230,8 +232,15 @@ class Pool:
             if self._endings.lose(worker, running, now, was_begun=running.call.id not in unbegun):
                 self._restless.add(lane_of(running.call))
 
+    def _note_silence(self, worker_id: WorkerId) -> None:
+        worker = self._roster.get(worker_id)
+        if worker is not None and worker.running and worker.phase in (Phase.READY, Phase.DRAINING):
+            worker.is_silent = True
+            self._kill(worker, KillReason.HEARTBEAT)
+
     def _begin_drain(self, deadline: float, now: float) -> None:
         self._drain.begin(deadline)
+        self._endings.release(now)
         for worker in self._roster:
             if worker.phase is Phase.DRAINING and worker.kill_at is not None:
                 self._roster.kill_by(worker, self._drain.last_moment(now))

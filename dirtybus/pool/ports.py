@@ -29,6 +29,7 @@ __all__ = [
     "Streamed",
     "Submitted",
     "Ticked",
+    "Unresponsive",
 ]
 
 # --- facts --------------------------------------------------------------------------------------------------------
@@ -78,6 +79,12 @@ class Exited(msgspec.Struct, frozen=True):
     unbegun: frozenset[CallId] = frozenset()
 
 
+class Unresponsive(msgspec.Struct, frozen=True):
+    """The worker's process is there and gives no sign of life."""
+
+    worker: WorkerId
+
+
 class Resized(msgspec.Struct, frozen=True):
     """Somebody wants another number of workers."""
 
@@ -94,7 +101,19 @@ class Ticked(msgspec.Struct, frozen=True):
     """Time passed."""
 
 
-Fact = Submitted | CancelRequested | Streamed | Finished | Ready | BootFailed | Exited | Resized | DrainBegun | Ticked
+Fact = (
+    Submitted
+    | CancelRequested
+    | Streamed
+    | Finished
+    | Ready
+    | BootFailed
+    | Exited
+    | Unresponsive
+    | Resized
+    | DrainBegun
+    | Ticked
+)
 
 # --- orders -------------------------------------------------------------------------------------------------------
 
@@ -104,6 +123,7 @@ class KillReason(enum.Enum):
 
     BOOT_TIMEOUT = "it did not finish booting within boot_timeout"
     STUCK = "a call went on after its deadline or cancel and the grace"
+    HEARTBEAT = "it gave no sign of life within heartbeat_timeout"
     RETIRE_TIMEOUT = "it did not leave within graceful_timeout"
     DRAIN_DEADLINE = "the drain deadline passed"
 
