@@ -63,7 +63,8 @@ def give_pulse(fd: int) -> None:
 
 def _echo(sock: socket.socket) -> None:
     try:
-        while asked := sock.recv(_READ_BYTES):
-            sock.sendall(asked)
+        with sock:
+            while asked := sock.recv(_READ_BYTES):
+                sock.sendall(asked)
     except OSError:
         return  # the owner is gone; its link tells the others

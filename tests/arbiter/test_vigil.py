@@ -34,7 +34,7 @@ class Ward:
     def __init__(self, **patients: bool) -> None:
         self.patients = {name: Patient(lives=lives) for name, lives in patients.items()}
         self.records = [
-            WorkerRecord(WorkerId(n), (name,), 0.0, child=cast(Child, patient), calls={CallId(n): name})
+            WorkerRecord(WorkerId(n), (name,), 0.0, child=cast("Child", patient), calls={CallId(n): name})
             for n, (name, patient) in enumerate(self.patients.items())
         ]
         self.silent: list[str] = []

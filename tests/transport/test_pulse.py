@@ -35,6 +35,13 @@ def test_what_is_asked_comes_back_once(pulse: Pulse) -> None:
         assert was_answered(pulse)
         assert not pulse.was_answered()
     assert threading.active_count() == threads, "an app that counts its threads would meet ours"
+    # the thread leaves with the owner
+    fds = len(os.listdir("/dev/fd"))
+    pulse.close()
+    until = time.monotonic() + 10
+    while len(os.listdir("/dev/fd")) > fds - 2:
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def test_nobody_at_the_other_end_is_no_answer(pulse: Pulse) -> None:
