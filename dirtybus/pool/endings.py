@@ -30,10 +30,12 @@ class Endings:
 
     def cancel(self, call_id: CallId, now: float) -> None:
         """End a call that waits or runs; nothing when it is unknown or its caller was told already."""
-        if waiting := self._calls.take_queued(call_id):
-            self._refuse_waiting(waiting, Refusal.CANCELLED)
-        elif (found := self._calls.find_running(call_id)) and found[1].abandoned_at is None:
-            self._abandon(*found, Refusal.CANCELLED, now)
+        self._give_up(call_id, Refusal.CANCELLED, now)
+
+    def release(self, now: float) -> None:
+        """End every call that a drain is not to wait for, whether it waits or runs."""
+        for call_id in self._calls.released_by_drain():
+            self._give_up(call_id, Refusal.RELEASED, now)
 
     def expire(self, now: float) -> None:
         """End every call whose deadline has come, whether it waits or runs."""
@@ -52,8 +54,8 @@ class Endings:
         if not was_begun and running.abandoned_at is None:
             self._calls.return_to_queue(running, running.crashes, has_run=False)
             return True
-        # a worker that was killed for one stuck call says nothing about the others in it
-        is_suspect = worker.phase is not Phase.KILLED
+        # a worker that was killed for one stuck call says nothing about the others in it; a silent one about all
+        is_suspect = worker.phase is not Phase.KILLED or worker.is_silent
         crashes = running.crashes + is_suspect
         if running.abandoned_at is not None:
             self._calls.forget(call.id)
@@ -83,6 +85,12 @@ class Endings:
             if running.abandoned_at is None:
                 self._calls.abandon(running, now, None)
                 self._order(Refuse(running.call.id, Refusal.DRAINING, worker.id, running.attempt))
+
+    def _give_up(self, call_id: CallId, why: Refusal, now: float) -> None:
+        if waiting := self._calls.take_queued(call_id):
+            self._refuse_waiting(waiting, why)
+        elif (found := self._calls.find_running(call_id)) and found[1].abandoned_at is None:
+            self._abandon(*found, why, now)
 
     def _abandon(self, worker: Worker, running: Running, why: Refusal, now: float) -> None:
         """Tell the caller and the worker that nobody waits; the slot stays taken until the worker is done with it."""

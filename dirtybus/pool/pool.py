@@ -178,6 +178,8 @@ class Pool:
                 self._staffing.note_boot_failure(worker_id, now)
             case ports.Exited():
                 self._bury(fact, now)
+            case ports.Unresponsive(worker_id):
+                self._note_silence(worker_id)
             case ports.Resized(size):
                 if not self._drain.is_begun:
                     self._staffing.resize(size)
@@ -185,6 +187,7 @@ class Pool:
                 self._staffing.begin_reload(fact)
             case ports.DrainBegun(deadline):
                 self._drain.begin(deadline)
+                self._endings.release(now)
                 self._staffing.begin_drain(now)
             case ports.Ticked():
                 pass
@@ -246,6 +249,12 @@ class Pool:
         for running in sorted(worker.running.values(), key=lambda run: run.order):
             if self._endings.lose(worker, running, now, was_begun=running.call.id not in fact.unbegun):
                 self._restless.add(lane_of(running.call))
+
+    def _note_silence(self, worker_id: WorkerId) -> None:
+        worker = self._roster.get(worker_id)
+        if worker is not None and worker.running and worker.phase in (Phase.READY, Phase.DRAINING):
+            worker.is_silent = True
+            self._staffing.kill(worker, KillReason.HEARTBEAT)
 
     # --- consequences, the same after every fact ---
 

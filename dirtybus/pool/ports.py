@@ -35,6 +35,7 @@ __all__ = [
     "Streamed",
     "Submitted",
     "Ticked",
+    "Unresponsive",
 ]
 
 # --- facts --------------------------------------------------------------------------------------------------------
@@ -88,6 +89,12 @@ class Exited(msgspec.Struct, frozen=True):
     blamed: tuple[str, ...] = ()
 
 
+class Unresponsive(msgspec.Struct, frozen=True):
+    """The worker's process is there and gives no sign of life."""
+
+    worker: WorkerId
+
+
 class Resized(msgspec.Struct, frozen=True):
     """Somebody wants another number of workers."""
 
@@ -126,6 +133,7 @@ Fact = (
     | Exited
     | Resized
     | ReloadBegun
+    | Unresponsive
     | DrainBegun
     | Ticked
 )
@@ -138,6 +146,7 @@ class KillReason(enum.Enum):
 
     BOOT_TIMEOUT = "it did not finish booting within boot_timeout"
     STUCK = "a call went on after its deadline or cancel and the grace"
+    HEARTBEAT = "it gave no sign of life within heartbeat_timeout"
     RETIRE_TIMEOUT = "it did not leave within graceful_timeout"
     DRAIN_DEADLINE = "the drain deadline passed"
 

@@ -132,6 +132,7 @@ class Seats:
         for seat in self:
             if seat.is_surplus and self.size < size:
                 seat.is_surplus = False
+                seat.apps = seat.apps or self._unlimited
         while self.size < size:
             self._add(self._unlimited)
 

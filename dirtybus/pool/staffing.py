@@ -130,6 +130,7 @@ class Staffing:
             return
         plan = placement.plan(fact.specs, fact.size)
         self._rollout = Rollout(fact, self._generation, plan)
+        self._dismiss_heirs()  # or one of the generation before would follow one of the new
         self.roster.admit_generation(self._generation, fact.config, fact.specs, fact.threads_by_app)
         if not self._places(self._rollout):
             self._commit(self._rollout)  # nobody can fail to boot
@@ -229,9 +230,7 @@ class Staffing:
     def _end_rollout(self, report: ports.ReportReload) -> None:
         rollout, self._rollout = self._rollout, None
         assert rollout is not None
-        for worker in list(self.roster):
-            if worker.phase is Phase.BOOTING and worker.generation == rollout.generation and self._is_heir(worker):
-                self.roster.let_go(worker)
+        self._dismiss_heirs()
         self._order(report)
         if self._resize_to is not None:
             size, self._resize_to = self._resize_to, None
@@ -249,8 +248,11 @@ class Staffing:
         holder = self._holder(seat)
         return holder is not None and self._is_new(seat) and holder.phase is Phase.READY
 
-    def _is_heir(self, worker: Worker) -> bool:
-        return worker.is_seated and self.roster.seats[worker.seat].heir == worker.id
+    def _dismiss_heirs(self) -> None:
+        for seat in self.roster.seats:
+            heir = None if seat.heir is None else self.roster.get(seat.heir)
+            if heir is not None:
+                self.roster.let_go(heir)
 
     def _is_spare(self, holder: Worker, rollout: Rollout) -> bool:
         """Say whether the holder may go before its heir is ready: enough others are, for each of its apps too."""
@@ -267,7 +269,7 @@ class Staffing:
             return
         for app in list(self.circuits.due(now)):
             seat = self._seat_without(app)
-            if seat is not None:
+            if seat is not None and (seat.is_vacant or self._has_room_for_heir()):
                 apps = tuple(one for one in seat.apps if one == app or one in self._possible(seat))
                 worker = self._spawn(seat, apps, now, generation=self.roster.current, as_heir=not seat.is_vacant)
                 self.circuits.begin_probe(app, worker.id)
@@ -291,9 +293,11 @@ class Staffing:
             if holder is None or holder.is_leaving or set(holder.apps) >= set(self._possible(seat)):
                 continue
             self._is_reduced = True
-            has_room = len(self.roster) < self.size + max(1, self.config.max_surge)
-            if seat.heir is None and seat.spawn_at <= now and has_room:
+            if seat.heir is None and seat.spawn_at <= now and self._has_room_for_heir():
                 self._spawn(seat, self._possible(seat), now, generation=self.roster.current, as_heir=True)
+
+    def _has_room_for_heir(self) -> bool:
+        return len(self.roster) < self.size + max(1, self.config.max_surge)
 
     def _possible(self, seat: Seat) -> Apps:
         """Return what a worker on the seat can hold now."""

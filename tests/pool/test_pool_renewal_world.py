@@ -28,6 +28,7 @@ class RenewalWorld(World):
         self.reports: list[ports.ReportReload] = []
         self.begun = 0
         self.reload_generation = 0
+        self.surge = 1
         self.ready_before: dict[WorkerId, tuple[str, ...]] = {}
         self.generations: dict[WorkerId, int] = {}
         super().__init__(config, specs, threads_by_app)
@@ -67,9 +68,11 @@ class RenewalWorld(World):
         self.generations[worker_id] = view.generation
         self.workers[worker_id] = SeenWorker(worker_id, view.seat, apps, self.now)
         staying = [worker for worker in self.workers.values() if not self.is_leaving(worker)]
-        surge = max(1, self.config.max_surge, self.reload.config.max_surge if self.reload else 0)
+        self.surge = max(self.surge, self.config.max_surge, self.reload.config.max_surge if self.reload else 0)
         sizes = (self.size, self.pool.size, self.reload.size if self.reload else 0)
-        assert len(staying) <= max(sizes) + surge, "more workers than a surge allows"
+        assert len(staying) <= max(sizes) + self.surge, (
+            f"{staying} are more than {sizes} and {self.surge} allow; {self.pool.snapshot()}"
+        )
 
     def assert_least_busy(self, worker: SeenWorker, seen: SeenCall) -> None:
         for other in self.able(seen):
