@@ -15,7 +15,12 @@ from dirtybus.pool.model import WorkerId
 from dirtybus.protocol.messages import BootFailed as BootFailedHead
 from dirtybus.protocol.messages import Booting, Inspect, Inspected, Message
 
-__all__ = ["inspect_apps"]
+__all__ = ["inspect_apps", "inspect_directory"]
+
+
+async def inspect_directory(spawner: Spawner, config: DirtyConfig) -> Directory:
+    """Return what is known of the apps; without an app, nobody is asked. Raises as `inspect_apps`."""
+    return await inspect_apps(spawner, config) if config.apps else Directory(config, ())
 
 
 async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
@@ -45,7 +50,7 @@ async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
         gone.set_result(None)
 
     try:
-        record.child = await spawner.spawn(on_message, record.lines.append, on_gone)
+        record.child = await spawner.spawn(config, on_message, record.lines.append, on_gone)
     except OSError as exc:
         raise BootFailed(f"no process could be started to look at the apps: {exc}", {"step": "spawn"}) from exc
     record.child.send(Message(Inspect(apps=record.apps, path=import_path(config))))

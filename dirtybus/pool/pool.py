@@ -115,6 +115,10 @@ class Pool:
         """How many workers are aimed at."""
         return self._staffing.size
 
+    def serves(self, app: str) -> bool:
+        """Say whether the app is one of those in force."""
+        return self._roster.serves(app)
+
     def smallest_size(self) -> int:
         """Return the number of workers that the apps' own numbers require as they are placed now."""
         return self._roster.seats.smallest_size

@@ -104,9 +104,10 @@ class Resized(msgspec.Struct, frozen=True):
 class ReloadBegun(msgspec.Struct, frozen=True):
     """Replace every worker, and go by other settings and apps once the first new one is ready.
 
-    ``size`` is the number of workers then; the specs have to fit on it.
+    ``generation`` is larger than any before; ``size`` is the number of workers then, and the specs have to fit on it.
     """
 
+    generation: int
     config: DirtyConfig
     specs: tuple[AppSpec, ...]
     size: int
