@@ -175,6 +175,9 @@ class Pool:
             case ports.Resized(size):
                 if not self._drain.is_begun:
                     self._roster.resize(size)
+            case ports.AdmissionClosed():
+                self._drain.is_near = True
+                self._endings.release(now)
             case ports.DrainBegun(deadline):
                 self._begin_drain(deadline, now)
             case ports.Ticked():
@@ -205,6 +208,8 @@ class Pool:
             return Refusal.DRAINING
         if not self._roster.serves(call.app):
             return Refusal.UNKNOWN_APP
+        if self._drain.is_near and call.released_by_drain:
+            return Refusal.RELEASED
         if not self._roster.has_ready(call.app) and self._roster.seats.vacant_until(call.app) > now + _PATIENCE_S:
             return Refusal.NO_WORKERS
         if self._calls.queue.is_full:

@@ -9,6 +9,7 @@ import msgspec
 from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 
 __all__ = [
+    "AdmissionClosed",
     "BootFailed",
     "CancelRequested",
     "Dispatch",
@@ -91,6 +92,10 @@ class Resized(msgspec.Struct, frozen=True):
     size: int
 
 
+class AdmissionClosed(msgspec.Struct, frozen=True):
+    """A drain is near: end the calls that it would not wait for, now and from now on."""
+
+
 class DrainBegun(msgspec.Struct, frozen=True):
     """Take nothing new; what is not done by ``deadline`` is cut."""
 
@@ -111,6 +116,7 @@ Fact = (
     | Exited
     | Unresponsive
     | Resized
+    | AdmissionClosed
     | DrainBegun
     | Ticked
 )
