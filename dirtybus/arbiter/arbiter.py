@@ -119,10 +119,14 @@ class Arbiter(LocalCaller):
             self._door.admit()
 
     def close_admission(self) -> None:
-        """Refuse new calls with `Draining` from now on; what was accepted goes on."""
+        """Refuse new calls with `Draining` from now on; what was accepted goes on.
+
+        Not so the calls of actions with ``on_drain="release"``, which fail with `Draining` too.
+        """
         if self._is_draining:
             return
         self._is_open, self._is_draining = False, True
+        self._interpreter.release()
         if self._door is not None:
             self._door.announce_drain()
 
@@ -171,7 +175,6 @@ class Arbiter(LocalCaller):
     async def drain(self, within_s: float) -> bool:
         """Take no new calls, let the accepted ones end, then let every worker close its apps and leave.
 
-        Calls of actions with ``on_drain="release"`` are not waited for: they fail with `Draining` at once.
         After ``within_s`` seconds, calls that still wait or run fail with `Draining` and busy workers are killed.
         Cancelling leaves the arbiter draining; call `kill` to end at once.
 

@@ -48,7 +48,8 @@ class Crew:
         self._on_spawned = on_spawned
         self._records: dict[WorkerId, WorkerRecord] = {}
         self._births: dict[WorkerId, asyncio.Task[None]] = {}
-        self._is_ended = False
+        #: everything was killed at once, and nothing is born any more
+        self.is_ended = False
 
     def __iter__(self) -> Iterator[WorkerRecord]:
         return iter(list(self._records.values()))
@@ -65,7 +66,7 @@ class Crew:
 
         After `kill_all` nothing happens.
         """
-        if self._is_ended:
+        if self.is_ended:
             return
         loop = asyncio.get_running_loop()
         record = self._records[worker] = WorkerRecord(worker, apps, loop.time())
@@ -107,7 +108,7 @@ class Crew:
 
     def kill_all(self) -> None:
         """End every process now, without awaiting, and let none be born. May be called twice."""
-        self._is_ended = True
+        self.is_ended = True
         for record in self:
             record.is_dismissed = True
             if record.child is not None:
@@ -148,7 +149,7 @@ class Crew:
             del self._births[record.id]
         record.child = child
         self._on_spawned(record)
-        if self._is_ended or record.is_retired or record.killed_for is not None:
+        if self.is_ended or record.is_retired or record.killed_for is not None:
             child.kill()
         else:
             child.send(Message(_boot(record, threads, config)))

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from dirtybus import log
 from dirtybus.arbiter.breakage import Breakage
@@ -187,6 +188,20 @@ class Interpreter:
             log.logger.warning("{}", why)
         self._feed(ports.Resized(workers))
         return self.pool.size
+
+    def release(self) -> None:
+        """End soon the calls that a drain would not wait for, those that come later too. May be called in any thread.
+
+        Nothing happens before the start or after the end.
+        """
+
+        def feed() -> None:
+            if not self.crew.is_ended:
+                self._feed(ports.AdmissionClosed())
+
+        if self._pool is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(feed)
 
     async def drain(self, within_s: float) -> None:
         """Let accepted calls end within so many seconds, then let the workers leave; wait for the last of them."""

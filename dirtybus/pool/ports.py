@@ -11,6 +11,7 @@ from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 
 __all__ = [
+    "AdmissionClosed",
     "BootFailed",
     "CancelRequested",
     "CommitReload",
@@ -114,6 +115,10 @@ class ReloadBegun(msgspec.Struct, frozen=True):
     threads_by_app: Mapping[str, int] = {}
 
 
+class AdmissionClosed(msgspec.Struct, frozen=True):
+    """A drain is near: end the calls that it would not wait for, now and from now on."""
+
+
 class DrainBegun(msgspec.Struct, frozen=True):
     """Take nothing new; what is not done by ``deadline`` is cut."""
 
@@ -135,6 +140,7 @@ Fact = (
     | Resized
     | ReloadBegun
     | Unresponsive
+    | AdmissionClosed
     | DrainBegun
     | Ticked
 )
