@@ -65,7 +65,10 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
         case Refusal.QUEUE_FULL:
             return QueueFull(f"{name}: the queue is full; slow down or raise max_queued", retry_after_s=1.0)
         case Refusal.DRAINING:
-            return Draining(f"{name}: shutting down, so the call was not run to its end", retry_after_s=5.0)
+            # one that waited may have run before, in a worker that died
+            may_have_begun = order.worker is not None or order.attempts > 0
+            text = f"{name}: shutting down, so the call was not run to its end"
+            return Draining(text, {"started": may_have_begun}, retry_after_s=5.0)
         case Refusal.WORKER_LOST:
             return _lost(call, order, WorkerLost, f"{name}: the worker died while it ran")
         case Refusal.POISONED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dirtybus import log
 from dirtybus.arbiter.calls import Request, refusal_error
@@ -90,6 +90,11 @@ class Interpreter:
         if self._pool is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
         return self._pool
+
+    @property
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]:
+        """App and action of those that may be run twice; none before the start."""
+        return () if self._directory is None else self._directory.idempotent
 
     def snapshot(self) -> PoolSnapshot | None:
         """Return the pool at this moment; None before the start."""
