@@ -13,6 +13,8 @@ from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import Progress
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dirtybus.client.acquaintance import Acquaintance
     from dirtybus.client.async_channel import AsyncChannel
 
@@ -24,8 +26,8 @@ class _Client(Protocol):
 
     stamina: Stamina
 
+    def closed_async(self) -> asyncio.Event: ...
     async def channel_for_call_async(self) -> AsyncChannel: ...
-    async def rest_async(self, pause_s: float) -> None: ...
 
 
 class AsyncCall:
@@ -47,6 +49,7 @@ class AsyncCall:
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
         self._client = client
+        self._closed = client.closed_async()
         self._tries = tries
         self._body = body
         self._on_progress = on_progress
@@ -61,8 +64,8 @@ class AsyncCall:
                 patience = self._client.stamina.begin(tries)
                 return await channel.execute(tries.app, tries.action, self._body, patience, self._on_progress)
             except (Unavailable, DirtyConnectionError) as exc:
-                pause_s = self._client.stamina.pause_s(tries, exc, self._peer)
-            await self._client.rest_async(pause_s)
+                pause_s = self._pause_s(exc)
+            await self._rest(pause_s)
 
     async def chunks(self, idle_timeout_s: float | None) -> AsyncGenerator[Any, None]:
         """Yield what it yields, as it comes; ``idle_timeout_s`` bounds each wait."""
@@ -77,13 +80,29 @@ class AsyncCall:
                         tries.has_given = True
                         yield chunk
             except (Unavailable, DirtyConnectionError) as exc:
-                pause_s = self._client.stamina.pause_s(tries, exc, self._peer)
+                pause_s = self._pause_s(exc)
             else:
                 return
-            await self._client.rest_async(pause_s)
+            await self._rest(pause_s)
 
     async def _reach(self) -> AsyncChannel:
         self._peer = None
+        if self._closed.is_set():
+            raise DirtyConnectionError("the client was closed before the call was taken", started=False)
         channel = await self._client.channel_for_call_async()
         self._peer = channel.peer
         return channel
+
+    def _pause_s(self, error: Unavailable | DirtyConnectionError) -> float:
+        if self._closed.is_set():
+            raise error
+        return self._client.stamina.pause_s(self._tries, error, self._peer)
+
+    async def _rest(self, pause_s: float) -> None:
+        import asyncio
+
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._closed.wait()
+        except TimeoutError:
+            return

@@ -16,7 +16,7 @@ from dirtybus.client.stash_port import AsyncClientPort, ClientPort
 from dirtybus.client.sync_call import SyncCall
 from dirtybus.client.sync_channel import SyncChannel, Waiter
 from dirtybus.client.tries import Tries
-from dirtybus.errors import ConfigError, DirtyConnectionError, DirtyError, DirtyTimeoutError, Draining
+from dirtybus.errors import ConfigError, DirtyError, DirtyTimeoutError, Draining
 from dirtybus.protocol.arguments import encode_arguments
 from dirtybus.protocol.messages import Answer, Manage, Message, Progress, Refusal, StatusAsk
 from dirtybus.stash import AsyncStash, Stash
@@ -68,7 +68,8 @@ class DirtyClient:
         self._async: dict[asyncio.AbstractEventLoop, AsyncChannel] = {}
         self._connecting: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self.stamina = Stamina(reconnect_s)
-        self._closed = threading.Event()
+        #: set when the threads' connection is closed, for the calls that were made before
+        self.closed = threading.Event()
         self._closed_async: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
 
     @property
@@ -156,7 +157,7 @@ class DirtyClient:
         """Hang up the threads' connection; the next call connects anew. May be called twice."""
         with self._lock:
             channel, self._sync = self._sync, None
-            closed, self._closed = self._closed, threading.Event()
+            closed, self.closed = self.closed, threading.Event()
         closed.set()
         if channel is not None:
             channel.close()
@@ -324,29 +325,19 @@ class DirtyClient:
         self._refuse_if_leaving(channel.peer)
         return channel
 
-    def rest(self, pause_s: float) -> None:
-        """Wait so long between two tries. Raises `DirtyConnectionError` when the client is closed meanwhile."""
-        if self._closed.wait(pause_s):
-            raise self._closed_error()
-
-    async def rest_async(self, pause_s: float) -> None:
-        """Wait as `rest`, without blocking the loop."""
+    def closed_async(self) -> asyncio.Event:
+        """Return what is set when this loop's connection is closed."""
         import asyncio
 
-        closed = self._closed_async.setdefault(asyncio.get_running_loop(), asyncio.Event())
-        try:
-            async with asyncio.timeout(pause_s):
-                await closed.wait()
-        except TimeoutError:
-            return
-        raise self._closed_error()
+        loop = asyncio.get_running_loop()
+        closed = self._closed_async.get(loop)
+        if closed is None:
+            closed = self._closed_async[loop] = asyncio.Event()
+        return closed
 
     def _refuse_if_leaving(self, peer: Acquaintance) -> None:
         if self.stamina.reconnects and peer.is_draining:
             raise Draining(f"the arbiter at {self.socket_path!r} is shutting down; the call was not sent")
-
-    def _closed_error(self) -> DirtyConnectionError:
-        return DirtyConnectionError("the client was closed before the call was taken", self.socket_path, started=False)
 
     def _tries(self, app: str, action: str, timeout_s: float | None) -> Tries:
         return self.stamina.tries(app, action, self.timeout if timeout_s is None else timeout_s)

@@ -48,8 +48,6 @@ class Stamina:
             error: how the last one failed.
             peer: whom it was sent to; None when nobody was reached.
         """
-        if peer is not None and peer.is_left:  # whoever closes a client wants its calls to end
-            raise error
         may_repeat = peer is not None and (tries.app, tries.action) in peer.idempotent
         try:
             return tries.pause_s(error, time.monotonic(), may_repeat=may_repeat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
@@ -23,9 +24,9 @@ class _Client(Protocol):
     """What a call needs of its client."""
 
     stamina: Stamina
+    closed: threading.Event
 
     def channel_for_call(self) -> SyncChannel: ...
-    def rest(self, pause_s: float) -> None: ...
 
 
 class SyncCall:
@@ -51,6 +52,7 @@ class SyncCall:
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
         self._client = client
+        self._closed = client.closed
         self._tries = tries
         self._body = tuple(body)
         self._window = window
@@ -104,6 +106,8 @@ class SyncCall:
             try:
                 return self._hear_once()
             except (Unavailable, DirtyConnectionError) as exc:
+                if self._closed.is_set():
+                    raise
                 peer = None if self._channel is None else self._channel.peer
                 pause_s = self._client.stamina.pause_s(self._tries, exc, peer)
             except TimeoutError as exc:
@@ -111,7 +115,7 @@ class SyncCall:
                     raise
                 raise self._clock.exhausted(self._tries.app, self._tries.action) from None
             self._forget()
-            self._client.rest(pause_s)
+            self._closed.wait(pause_s)
 
     def _hear_once(self) -> Message:
         if self._channel is None or self._waiter is None:
@@ -125,6 +129,8 @@ class SyncCall:
 
     def _send(self) -> tuple[SyncChannel, Waiter]:
         self._channel = None
+        if self._closed.is_set():
+            raise DirtyConnectionError("the client was closed before the call was taken", started=False)
         channel = self._client.channel_for_call()
         patience = self._client.stamina.begin(self._tries)
         self._clock = patience.begin(self._idle_timeout_s)

@@ -167,7 +167,7 @@ class SyncChannel:
 
     def close(self) -> None:
         """Hang up. Threads that wait get `DirtyConnectionError`. May be called twice."""
-        self.peer.is_left = True
+        self.peer.is_left = not self.is_lost  # those who wait may not have learned of that yet
         self._lose("the client was closed")
         self._link.close()
 

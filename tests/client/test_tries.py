@@ -147,7 +147,9 @@ def test_the_error_says_what_nobody_knows_and_how_often_it_was_sent_again() -> N
     one.begin(0.0)
     one.pause_s(GONE, 0.0, may_repeat=False)
     one.begin(1.0)
-    with pytest.raises(DirtyConnectionError, match="a:B go may or may not have run, .* not declared idempotent") as caught:
+    with pytest.raises(
+        DirtyConnectionError, match="a:B go may or may not have run, .* not declared idempotent"
+    ) as caught:
         one.pause_s(LOST, 1.0, may_repeat=False)
     assert (caught.value.started, caught.value.resent, caught.value.details["resent"]) == (None, 1, 1)
     assert one.is_unknown
@@ -162,9 +164,7 @@ def test_a_call_that_certainly_did_not_begin_is_not_called_unknown() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from([GONE, LOST, DRAINING, FULL]), st.floats(0, 3), st.booleans()), max_size=60
-    ),
+    st.lists(st.tuples(st.sampled_from([GONE, LOST, DRAINING, FULL]), st.floats(0, 3), st.booleans()), max_size=60),
     st.sampled_from([None, 0.0, 0.5, 7.0]),
     st.floats(0, 20),
 )
@@ -177,10 +177,10 @@ def test_no_pause_is_endless_and_none_goes_past_the_deadline(
             patience = one.begin(now)
             now += took_s
             pause_s = one.pause_s(error, now, may_repeat=may_repeat)
-        except DirtyError as told:
-            assert one.is_unknown <= (told.details.get("started") is None)
+        except DirtyError:
             return
         assert 0 <= pause_s <= 12.5
         assert not timeout_s or now + pause_s <= timeout_s + 1e-6
-        assert not timeout_s or patience.timeout_s == pytest.approx(timeout_s) or patience.timeout_s < timeout_s
+        assert timeout_s or patience.timeout_s == timeout_s
+        assert not timeout_s or 0 < (patience.timeout_s or 0) <= timeout_s
         now += pause_s
