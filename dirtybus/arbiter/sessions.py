@@ -126,10 +126,14 @@ class NativeSession(Link):
             if len(head.app) > _MAX_APP_CHARS:
                 raise DirtyAppNotFoundError(head.app[:60], f"no app has an import path of {len(head.app)} characters")
             if len(self._open) > self._max_open:
-                raise QueueFull(f"this client has {self._max_open} calls open; wait for answers", retry_after_s=1.0)
+                raise self._too_many()
             words.call_id = self._arbiter.submit(request, words)
         except DirtyError as exc:
             words.fail(exc)
+
+    def _too_many(self) -> QueueFull:
+        waits = {"wait": True} if self._arbiter.config.queue_full == "wait" else {}
+        return QueueFull(f"this client has {self._max_open} calls open; wait for answers", waits, retry_after_s=1.0)
 
     def _answer(self, ask_id: int, answer: Callable[[], Message]) -> None:
         try:

@@ -11,7 +11,7 @@ import pytest
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.arbiter.directory import Directory
 from dirtybus.config import DirtyConfig
-from dirtybus.errors import DirtyError, Draining
+from dirtybus.errors import DirtyError, Draining, QueueFull
 from dirtybus.protocol.arguments import encode_arguments
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.messages import Call, Failure, Goodbye, Hello, Message, encode_message
@@ -95,6 +95,23 @@ async def test_a_drain_that_is_cut_says_which_calls_may_have_begun(tmp_path: Pat
             with pytest.raises(Draining) as caught:
                 await call
             assert caught.value.started is started
+
+
+@pytest.mark.parametrize(("queue_full", "waits"), [("refuse", None), ("wait", True)])
+async def test_a_client_with_too_many_calls_is_told_to_wait_where_the_settings_say_so(
+    tmp_path: Path, queue_full: str, waits: bool | None
+) -> None:
+    async with serving(socket=str(tmp_path / "s"), workers=1, max_queued=2, queue_full=queue_full) as arbiter:
+        assert arbiter.config.socket is not None
+        client = await attached(arbiter.config.socket)
+        for number in range(1, 4):
+            client.ask(number, "until_cancelled_async", str(tmp_path / "mark"))
+        await until(client.errors)
+        ((number, error),) = client.errors().items()
+        assert isinstance(error, QueueFull)
+        assert (number, error.details.get("wait")) == (3, waits)
+        client.close()
+        await until(lambda: arbiter.ledger.open == 0)
 
 
 def test_before_the_start_there_is_nothing_to_announce() -> None:

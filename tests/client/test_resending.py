@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
-from dirtybus.client import DirtyClient
+from dirtybus.client import DirtyClient, close_dirty_client_async, get_dirty_client_async
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import ConfigError, DirtyConnectionError, DirtyTimeoutError, Draining, QueueFull, Unavailable
 from dirtybus.protocol.messages import Call, Cancel, Hello, Message
@@ -286,6 +286,17 @@ async def test_reconnect_s_ends_the_waiting_for_an_owner(path: str) -> None:
             async with asyncio.timeout(10):
                 await call
         assert caught.value.started is False
+
+
+async def test_the_processes_client_can_be_one_that_waits_for_an_owner(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRTYBUS_SOCKET", path)
+    client = await get_dirty_client_async(reconnect_s=RECONNECT_S)
+    call = asyncio.create_task(client.execute_async(APP, ONCE, 1))
+    async with owning(path, on_call=replies):
+        assert await in_time(call) == 1
+    await close_dirty_client_async()
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("inf"), float("nan")])
