@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dirtybus import log
@@ -227,6 +227,10 @@ class Arbiter(LocalCaller):
         self._interpreter.credit(call_id, chunks)
 
     # --- what clients ask of the arbiter itself ---
+
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]:
+        """Return the app and action of those that a client may send again when it got no answer."""
+        return self._interpreter.idempotent_actions
 
     def status(self) -> Mapping[str, Any]:
         """Return what is going on, as plain values."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dirtybus import log
@@ -103,6 +103,11 @@ class Interpreter:
         if self._pool is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
         return self._pool
+
+    @property
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]:
+        """App and action of those that may be run twice; none before the start."""
+        return () if self._editions is None else self._editions.current.directory.idempotent
 
     def snapshot(self) -> PoolSnapshot | None:
         """Return the pool at this moment; None before the start."""
