@@ -11,6 +11,7 @@ from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 __all__ = [
     "BootFailed",
     "CancelRequested",
+    "Cause",
     "Dispatch",
     "DrainBegun",
     "Exited",
@@ -108,6 +109,13 @@ class KillReason(enum.Enum):
     DRAIN_DEADLINE = "the drain deadline passed"
 
 
+class Cause(enum.Enum):
+    """What is behind a refusal whose kind alone does not say it."""
+
+    QUEUE_TIMEOUT = "it waited for queue_timeout and was not started"
+    DROPPED = "a newer call took its place in the full queue"
+
+
 class Spawn(msgspec.Struct, frozen=True):
     """Start a process that holds these apps."""
 
@@ -131,12 +139,17 @@ class Interrupt(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Tell the caller that there will be no result. ``worker`` is set when one had it; ``attempts`` counts runs."""
+    """Tell the caller that there will be no result. ``worker`` is set when one had it; ``attempts`` counts runs.
+
+    ``retry_after_s`` is set when the queue is full: the guess of when those that wait now will have been started.
+    """
 
     call: CallId
     why: Refusal
     worker: WorkerId | None = None
     attempts: int = 0
+    cause: Cause | None = None
+    retry_after_s: float | None = None
 
 
 class Retire(msgspec.Struct, frozen=True):

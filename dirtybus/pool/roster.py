@@ -81,6 +81,10 @@ class Roster:
                     break
         return best
 
+    def slots_for(self, lane: Lane) -> int:
+        """Return how many calls of the lane the ready workers can run at once."""
+        return sum(self._slots.capacity(worker, lane) for worker in self._ready[lane[0]].values())
+
     def lanes_with_room(self, worker: Worker) -> Iterator[Lane]:
         """Yield the lanes from which the worker can take a call; none when it is not ready."""
         return self._slots.lanes_with_room(worker) if worker.phase is Phase.READY else iter(())
