@@ -103,17 +103,14 @@ class CallQueue:
         holder = self._holder_of_the_turn(lanes)
         if holder is None:
             return None
-        turns, source = self._lanes[holder], self._lanes[self._oldest_of_its_caller(holder, lanes)]
-        priority, caller, turn = turns.priority, turns.next_caller(), turns.next_turn()
-        assert priority is not None
-        assert caller is not None
-        assert turn is not None
-        call_id = source.head(priority, caller)
+        source = self._oldest_of_its_caller(holder, lanes)
+        turns, first = self._lanes[holder], self._next(holder)
+        call_id = self._lanes[source].head(-first[0], first[2])
         assert call_id is not None
-        turns.spend(priority, caller, next(self._numbers))
+        turns.spend(-first[0], first[2], next(self._numbers))
         waiting = self.remove(call_id)
         assert waiting is not None
-        return Waiting(waiting.call, waiting.order, waiting.attempt, waiting.crashes, int(turn))
+        return Waiting(waiting.call, waiting.order, waiting.attempt, waiting.crashes, turn=first[1])
 
     def take_all(self) -> list[Waiting]:
         """Empty the queue and return the calls in the order of their acceptance."""
@@ -134,29 +131,27 @@ class CallQueue:
         assert in_lanes == len(self), f"{in_lanes} calls in lanes, {len(self)} in the index"
         self.bounds.check(waiting for waiting in self if waiting.is_fresh)
 
+    def _next(self, lane: Lane) -> tuple[int, int, int]:
+        found = self._lanes[lane].next()
+        assert found is not None, f"nobody waits in {lane}"
+        return found
+
     def _holder_of_the_turn(self, lanes: Iterable[Lane]) -> Lane | None:
         """Return the lane in which it is the turn of the one who comes first over all these lanes."""
-        found, best = None, (0, 0.0)
-        for lane in lanes:
-            turns = self._lanes.get(lane)
-            if not turns:
-                continue
-            rank = -(turns.priority or 0), turns.next_turn() or 0.0
-            if found is None or rank < best:
-                found, best = lane, rank
-        return found
+        waiting = [lane for lane in lanes if self._lanes.get(lane)]
+        if len(waiting) < 2:
+            return waiting[0] if waiting else None
+        return min(waiting, key=self._next)
 
     def _oldest_of_its_caller(self, holder: Lane, lanes: tuple[Lane, ...]) -> Lane:
         """Return the lane with the oldest call of the one whose turn it is, at the same priority."""
         if len(lanes) == 1:
             return holder
-        priority, caller = self._lanes[holder].priority, self._lanes[holder].next_caller()
-        assert priority is not None
-        assert caller is not None
+        priority, _, caller = self._next(holder)
         oldest, found = None, holder
         for lane in lanes:
             turns = self._lanes.get(lane)
-            head = None if turns is None else turns.head(priority, caller)
+            head = turns.head(-priority, caller) if turns else None
             if head is not None and (oldest is None or self._waiting[head].order < oldest):
                 oldest, found = self._waiting[head].order, lane
         return found

@@ -53,24 +53,19 @@ class Turns:
     def __init__(self) -> None:
         self._lines: dict[tuple[int, int], Line] = {}
         self._rounds: dict[int, Ranking[int]] = {}
-        self._priority: int | None = None
+        self._next: tuple[int, int, int] | None = None  # until a line moves
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def priority(self) -> int | None:
-        """The highest priority at which a call waits; None when none does."""
-        return self._priority
-
-    def next_caller(self) -> int | None:
-        """Return whose turn it is at the highest priority; None when no call waits."""
-        return None if self._priority is None else self._rounds[self._priority].first()
-
-    def next_turn(self) -> float | None:
-        """Return the turn of `next_caller`."""
-        return None if self._priority is None else self._rounds[self._priority].first_rank()
+    def next(self) -> tuple[int, int, int] | None:
+        """Return whose turn it is, as ``(-priority, turn, caller)``: the least over several lanes goes first."""
+        if self._next is None and self._rounds:
+            priority = max(self._rounds)
+            turn, caller = self._rounds[priority].first_entry()
+            self._next = -priority, int(turn), caller
+        return self._next
 
     def head(self, priority: int, caller: int) -> CallId | None:
         """Return the caller's oldest call at this priority."""
@@ -113,22 +108,22 @@ class Turns:
     def _rank(self, key: tuple[int, int], line: Line) -> None:
         """Put the line where it belongs in its round; a line, and a round, that has no call is forgotten."""
         priority, caller = key
+        self._next = None
         if line.calls:
             if priority not in self._rounds:
                 self._rounds[priority] = Ranking()
-                self._priority = max(self._rounds)
             self._rounds[priority].put(caller, line.rank())
             return
         del self._lines[key]
         self._rounds[priority].drop(caller)
         if not self._rounds[priority]:
             del self._rounds[priority]
-            self._priority = max(self._rounds, default=None)
 
     def check(self) -> None:
         """Raise AssertionError naming what does not add up."""
         assert self._count == sum(len(line.calls) for line in self._lines.values()), "a lane miscounts its calls"
-        assert self._priority == max(self._rounds, default=None), "a lane is wrong about its highest priority"
+        was_next, self._next = self._next, None
+        assert was_next in (None, self.next()), "a lane is wrong about whose turn it is"
         listed = {(priority, caller) for priority, ranking in self._rounds.items() for caller in ranking}
         assert listed == self._lines.keys(), f"lines {listed ^ self._lines.keys()} take no turns, or are not there"
         for ranking in self._rounds.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dirtybus.pool.model import ActionKind, Call, CallId, Refusal
@@ -10,7 +12,7 @@ from dirtybus.pool.ports import CancelRequested, Cause, Dispatch, Exited, Finish
 from tests.pool.boxes import C1, C2, C3, C4, W1, W2, call, only, ready_pool, submit
 
 
-def heavy(number: int, size: int, **fields: object) -> Call:
+def heavy(number: int, size: int, **fields: Any) -> Call:
     return call(number, size=size, **fields)
 
 
@@ -218,3 +220,21 @@ def test_a_crash_costs_no_caller_its_turn() -> None:
     assert pool.step(Ready(W2), 2.0) == [Dispatch(W2, C1, 2), Dispatch(W2, C2, 2)]
     assert pool.step(Finished(W2, C1), 2.0) == [Dispatch(W2, C3, 1)]
     assert pool.step(Finished(W2, C2), 2.0) == [Dispatch(W2, C4, 1)]
+
+
+def test_a_run_that_is_repeated_is_no_second_turn() -> None:
+    pool = ready_pool()
+    submit(pool, call(1, idempotent=True, caller=1), call(2, caller=1), call(3, caller=2))
+    pool.step(Exited(W1), 1.0)
+    assert pool.step(Ready(W2), 2.0) == [Dispatch(W2, C1, 2)]
+    assert pool.step(Finished(W2, C1), 2.0) == [Dispatch(W2, C2, 1)]
+    assert pool.step(Finished(W2, C2), 2.0) == [Dispatch(W2, C3, 1)]
+
+
+def test_a_crash_gives_the_next_call_of_its_caller_no_better_turn() -> None:
+    pool = ready_pool()
+    submit(pool, call(1, idempotent=True, caller=1), call(2, caller=2))
+    pool.step(Exited(W1), 1.0)
+    submit(pool, call(3, caller=1), now=1.0)
+    assert pool.step(Ready(W2), 2.0) == [Dispatch(W2, C1, 2)]
+    assert pool.step(Finished(W2, C1), 2.0) == [Dispatch(W2, C2, 1)]
