@@ -61,6 +61,7 @@ class ActionInfo:
     idempotent: bool = False
     timeout_s: float | None = None
     on_cancel: Literal["kill", "wait"] = "kill"
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,11 @@ class AppInfo:
 
 
 def action(
-    *, idempotent: bool = False, timeout: float | None = None, on_cancel: Literal["kill", "wait"] = "kill"
+    *,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    on_cancel: Literal["kill", "wait"] = "kill",
+    priority: int = 0,
 ) -> Callable[[F], F]:
     """Mark a method with how its calls are to be treated; plain public methods need no mark.
 
@@ -91,12 +96,16 @@ def action(
         timeout: deadline of each call in seconds, over queueing and running; 0 for none, None for the app's.
         on_cancel: what happens when a cancelled or late call goes on after ``cancel_grace``: the worker is killed
             and replaced, or waited for.
+        priority: from -100 to 100; of the calls that wait, the highest go first. A caller may give another.
     """
     if on_cancel not in {"kill", "wait"}:
         raise ValueError(f"on_cancel must be 'kill' or 'wait', not {on_cancel!r}")
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise ValueError(f"priority must be a whole number from -100 to 100, not {priority!r}")
+    options = {"idempotent": idempotent, "timeout_s": timeout, "on_cancel": on_cancel, "priority": priority}
 
     def mark(function: F) -> F:
-        setattr(function, _OPTIONS, {"idempotent": idempotent, "timeout_s": timeout, "on_cancel": on_cancel})
+        setattr(function, _OPTIONS, options)
         return function
 
     return mark

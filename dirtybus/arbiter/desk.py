@@ -42,7 +42,8 @@ class CallDesk:
                 f"{request.app} has no action with a name of {len(request.action)} characters", app_path=request.app
             )
         call_id = CallId(next(self._ids))
-        expires_at = None if terms.timeout_s is None else now + terms.timeout_s
+        asked_at = now if request.asked_at is None else request.asked_at
+        expires_at = None if terms.timeout_s is None else asked_at + terms.timeout_s
         call = self._open[call_id] = OpenCall(call_id, request, sink, terms, expires_at)
         self.ledger.accept()
         return call

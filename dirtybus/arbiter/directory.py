@@ -28,6 +28,7 @@ class Terms:
     kind: ActionKind
     idempotent: bool
     on_cancel: OnCancel
+    priority: int
 
 
 class Directory:
@@ -93,6 +94,7 @@ class Directory:
             kind=ActionKind.ASYNC if options.is_async else ActionKind.SYNC,
             idempotent=options.idempotent,
             on_cancel=OnCancel(options.on_cancel),
+            priority=options.priority,
         )
         if action in info.actions:  # not for any name that a caller may think of: that has no bound
             self._terms[app, action] = terms

@@ -10,11 +10,14 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from dirtybus import log
-from dirtybus.arbiter.calls import Request, refusal_error
+from dirtybus.arbiter.calls import Request, patience_of, refusal_error
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
-from dirtybus.arbiter.directory import Directory
+from dirtybus.arbiter.directory import Directory, Terms
+from dirtybus.arbiter.lobby import Lobby
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import ExitStatus, Spawner
 from dirtybus.arbiter.timer import Timer
@@ -44,6 +47,8 @@ from dirtybus.transport.sinks import Sink
 
 __all__ = ["Interpreter"]
 
+_MOST_PRIORITY = 100
+
 
 class Interpreter:
     """Run calls on workers, as the pool decides.
@@ -66,6 +71,7 @@ class Interpreter:
         on_defect: Callable[[Exception], object],
     ) -> None:
         self.desk = CallDesk()
+        self.lobby = Lobby(lambda call: self.pool.is_full_for(call, self._loop.time()), self.submit, self.cancel)
         self.crew = Crew(config, spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
         self._config = config
         self._stash = stash
@@ -119,23 +125,51 @@ class Interpreter:
             DirtyAppNotFoundError: nothing serves its app.
             Unavailable: the workers were not started.
         """
+        terms = self._terms(request)
+        now = self._loop.time()
+        call = self.desk.accept(request, sink, terms, now)
+        self._feed(ports.Submitted(self._pool_call(call.id, request, terms, call.expires_at, now)))
+        return call.id
+
+    async def enter(self, request: Request, sink: Sink) -> CallId:
+        """As `submit`, but when the settings say so, wait for room in the queue first. Cancelling leaves nothing.
+
+        Raises:
+            DirtyTimeoutError: there was no room within the call's limits.
+            DirtyError: as `submit`.
+        """
+        if self._config.queue_full != "wait":
+            return self.submit(request, sink)
+        terms = self._terms(request)
+        now = self._loop.time()
+        probe = self._pool_call(CallId(0), request, terms, None, now)
+        if not self.lobby.is_needed(probe):
+            return self.submit(request, sink)
+        asked = msgspec.structs.replace(request, asked_at=now)
+        return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now))
+
+    def _terms(self, request: Request) -> Terms:
         if self._directory is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
-        terms = self._directory.terms(request.app, request.action, request.timeout_s)
-        call = self.desk.accept(request, sink, terms, self._loop.time())
-        self._feed(
-            ports.Submitted(
-                PoolCall(
-                    id=call.id,
-                    app=request.app,
-                    expires_at=call.expires_at,
-                    kind=terms.kind,
-                    idempotent=terms.idempotent,
-                    on_cancel=terms.on_cancel,
-                )
-            )
+        return self._directory.terms(request.app, request.action, request.timeout_s)
+
+    def _pool_call(
+        self, call_id: CallId, request: Request, terms: Terms, expires_at: float | None, now: float
+    ) -> PoolCall:
+        priority = terms.priority if request.priority is None else request.priority
+        waits_s = self._config.queue_timeout_s
+        return PoolCall(
+            id=call_id,
+            app=request.app,
+            expires_at=expires_at,
+            kind=terms.kind,
+            idempotent=terms.idempotent,
+            on_cancel=terms.on_cancel,
+            starts_by=(now if request.asked_at is None else request.asked_at) + waits_s if waits_s else None,
+            priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
+            caller=request.caller,
+            size=request.size,
         )
-        return call.id
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -168,6 +202,7 @@ class Interpreter:
     def kill(self) -> None:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
         self.crew.kill_all()
+        self.lobby.dismiss(Draining("the arbiter was stopped at once; the call was not run"))
         self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
         for waiting in (self._manned, self._drained):
             if waiting is not None and not waiting.done():
@@ -197,6 +232,7 @@ class Interpreter:
         finally:
             self._is_applying = False
         self._timer.set_for(self._pool.wake_at())
+        self.lobby.look()
 
     def _apply(self, order: ports.Order) -> None:
         match order:
@@ -204,7 +240,7 @@ class Interpreter:
                 self._dispatch(order)
             case ports.Refuse(call_id):
                 if call := self.desk.get(call_id):
-                    self.desk.settle(call_id, refusal_error(call, order))
+                    self.desk.settle(call_id, refusal_error(call, order, self._config))
             case ports.Interrupt(worker, call_id):
                 self.crew.send(worker, Message(Cancel(), call_id))
             case ports.Spawn(worker, apps):

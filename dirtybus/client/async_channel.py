@@ -80,11 +80,12 @@ class AsyncChannel:
         kwargs: Mapping[str, Any] | None,
         patience: Patience,
         on_progress: OnProgress | None = None,
+        priority: int | None = None,
     ) -> Any:
         """Run an action and return its value; the list of chunks when it yields. Cancelling cancels the call."""
         call_id = next(self._ids)
         sink = ValueSink(lambda chunks: self._credit(call_id, chunks), on_progress)
-        self._start(call_id, sink, app, action, args, kwargs, patience)
+        self._start(call_id, sink, app, action, args, kwargs, patience, priority)
         try:
             async with asyncio.timeout(patience.wait_s):
                 return await sink.outcome
@@ -95,7 +96,7 @@ class AsyncChannel:
         finally:
             self._leave(call_id)
 
-    async def stream(
+    async def stream(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app: str,
         action: str,
@@ -104,11 +105,12 @@ class AsyncChannel:
         patience: Patience,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
+        priority: int | None = None,
     ) -> AsyncGenerator[Any, None]:
         """Yield what an action yields. Closing or dropping the iterator ends the work."""
         call_id = next(self._ids)
         sink = StreamSink(lambda chunks: self._credit(call_id, chunks), self._window, on_progress)
-        self._start(call_id, sink, app, action, args, kwargs, patience)
+        self._start(call_id, sink, app, action, args, kwargs, patience, priority)
         try:
             while chunk := await sink.read(idle_timeout_s):
                 yield chunk[0]
@@ -141,7 +143,7 @@ class AsyncChannel:
 
     # --- words ---
 
-    def _start(
+    def _start(  # noqa: PLR0913 - what a caller may say of its call
         self,
         call_id: int,
         sink: Sink,
@@ -150,8 +152,10 @@ class AsyncChannel:
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         patience: Patience,
+        priority: int | None,
     ) -> None:
-        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+        left_s = patience.timeout_s
+        head = Call(app=app, action=action, time_left_s=left_s, window=self._window, priority=priority)
         body = encode_arguments(args, kwargs)
         self._sinks[call_id] = sink
         try:

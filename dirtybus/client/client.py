@@ -100,11 +100,15 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        """As `execute`, with a deadline of its own and reports on the way."""
+        """As `execute`, with a deadline and a priority of its own, and reports on the way.
+
+        ``priority``, from -100 to 100, is the call's rank among those that wait; None takes the action's own.
+        """
         chunks = Gathered()
-        with closing(self._words(app_path, action, args, kwargs, timeout_s, on_progress)) as words:
+        with closing(self._words(app_path, action, args, kwargs, timeout_s, priority, on_progress)) as words:
             for message in words:
                 if isinstance(message.head, Reply):
                     return decode_body(message.payload)
@@ -118,7 +122,7 @@ class DirtyClient:
         """
         return self.request_stream(app_path, action, args, kwargs)
 
-    def request_stream(
+    def request_stream(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app_path: str,
         action: str,
@@ -126,11 +130,12 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Any]:
         """As `stream`, with limits of its own and reports on the way; ``idle_timeout_s`` bounds each wait."""
-        words = self._words(app_path, action, args, kwargs, timeout_s, on_progress, idle_timeout_s)
+        words = self._words(app_path, action, args, kwargs, timeout_s, priority, on_progress, idle_timeout_s)
         for message in words:
             yield decode_body(message.payload)
 
@@ -178,17 +183,18 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
         """As `execute_async`, with a deadline of its own and reports on the way."""
         channel = await self.channel_async()
-        return await channel.execute(app_path, action, args, kwargs, self._patience(timeout_s), on_progress)
+        return await channel.execute(app_path, action, args, kwargs, self._patience(timeout_s), on_progress, priority)
 
     def stream_async(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """As `stream`, without blocking the loop."""
         return self.request_stream_async(app_path, action, args, kwargs)
 
-    async def request_stream_async(
+    async def request_stream_async(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app_path: str,
         action: str,
@@ -196,13 +202,14 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[Any, None]:
         """As `stream_async`, with limits of its own and reports on the way."""
         channel = await self.channel_async()
         patience = self._patience(timeout_s)
-        words = channel.stream(app_path, action, args, kwargs, patience, idle_timeout_s, on_progress)
+        words = channel.stream(app_path, action, args, kwargs, patience, idle_timeout_s, on_progress, priority)
         try:
             async for chunk in words:
                 yield chunk
@@ -303,13 +310,14 @@ class DirtyClient:
 
     # --- the words on one call, for threads ---
 
-    def _words(
+    def _words(  # noqa: PLR0913 - what a caller may say of its call
         self,
         app: str,
         action: str,
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         timeout_s: float | None,
+        priority: int | None,
         on_progress: OnProgress | None,
         idle_timeout_s: float | None = None,
     ) -> Generator[Message, None, None]:
@@ -317,7 +325,8 @@ class DirtyClient:
         patience = self._patience(timeout_s)
         clock = patience.begin(idle_timeout_s)
         body = encode_arguments(args, kwargs)
-        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+        left_s = patience.timeout_s
+        head = Call(app=app, action=action, time_left_s=left_s, window=self._window, priority=priority)
         channel = self.channel()
         waiter = channel.start(head, body)
         is_over = False
