@@ -145,6 +145,7 @@ class Interpreter:
         probe = self._pool_call(CallId(0), request, terms, None, now)
         if not self.lobby.is_needed(probe):
             return self.submit(request, sink)
+        self.desk.check(request, terms)
         asked = msgspec.structs.replace(request, asked_at=now)
         return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now))
 
