@@ -151,17 +151,23 @@ async def test_waiting_for_room_is_within_the_limits_of_the_call(
         first.cancel()
 
 
-async def test_the_deadline_counts_from_the_question_not_from_the_admission(tmp_path: Path) -> None:
-    async with busy(tmp_path, max_queued=1, queue_full="wait") as (arbiter, _):
+@pytest.mark.parametrize(
+    ("settings", "timeout_s", "whose"),
+    [({}, 0.6, "the caller's timeout"), ({"queue_timeout": 0.6}, 30, "the setting queue_timeout")],
+)
+async def test_limits_count_from_the_question_not_from_the_admission(
+    tmp_path: Path, settings: dict[str, Any], timeout_s: float, whose: str
+) -> None:
+    async with busy(tmp_path, max_queued=1, queue_full="wait", **settings) as (arbiter, _):
         in_the_way = await ask(arbiter, "in the way")
         asked_at = time.monotonic()
-        late = await ask(arbiter, "late", timeout_s=0.6)
+        late = await ask(arbiter, "late", timeout_s=timeout_s)
         await asyncio.sleep(0.3)
         in_the_way.cancel()
         await until(lambda: not waiting(arbiter))
         [error] = await errors_of(late)
         assert isinstance(error, DirtyTimeoutError)
-        assert error.whose == "the caller's timeout"
+        assert error.whose == whose
         assert time.monotonic() - asked_at < 0.85
 
 
