@@ -127,6 +127,7 @@ class Arbiter(LocalCaller):
             return
         self._is_open, self._is_draining = False, True
         self._interpreter.release()
+        self._interpreter.lobby.dismiss(self._not_open())
         if self._door is not None:
             self._door.announce_drain()
 
@@ -206,17 +207,13 @@ class Arbiter(LocalCaller):
         Raises:
             DirtyError: it was not accepted: nothing serves it, or not now.
         """
-        if not self._is_open:
-            raise self._not_open()
-        size = 0
-        for part in request.body:
-            size += part.nbytes if isinstance(part, memoryview) else len(part)
-        if size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
-            raise LocalProtocolError(
-                f"{request.app} {request.action}: arguments of {size} bytes are over max_payload_bytes "
-                f"({self.config.max_payload_bytes}); send less, or raise the setting"
-            )
+        self._check(request)
         return self._interpreter.submit(request, sink)
+
+    async def enter(self, request: Request, sink: Sink) -> CallId:
+        """As `submit`; with ``queue_full = "wait"``, when there is room in the queue. Cancelling leaves nothing."""
+        self._check(request)
+        return await self._interpreter.enter(request, sink)
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -270,6 +267,15 @@ class Arbiter(LocalCaller):
     def _note_defect(self, exc: Exception) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(exc)
+
+    def _check(self, request: Request) -> None:
+        if not self._is_open:
+            raise self._not_open()
+        if request.size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
+            raise LocalProtocolError(
+                f"{request.app} {request.action}: arguments of {request.size} bytes are over max_payload_bytes "
+                f"({self.config.max_payload_bytes}); send less, or raise the setting"
+            )
 
     def _not_open(self) -> Unavailable:
         if self._is_draining:

@@ -11,13 +11,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from dirtybus import log
 from dirtybus.arbiter.breakage import Breakage
-from dirtybus.arbiter.calls import OpenCall, Request, refusal_error
+from dirtybus.arbiter.calls import OpenCall, Request, patience_of, refusal_error
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
+from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.editions import Edition, Editions
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.lobby import Lobby
 from dirtybus.arbiter.reloader import Reloader
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
@@ -51,6 +55,8 @@ from dirtybus.transport.sinks import Sink
 
 __all__ = ["Interpreter"]
 
+_MOST_PRIORITY = 100
+
 
 class Interpreter:
     """Run calls on workers, as the pool decides.
@@ -78,6 +84,7 @@ class Interpreter:
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
         self._spawner = spawner
+        self.lobby = Lobby(lambda call: self.pool.is_full_for(call, self._loop.time()), self.submit, self.cancel)
         self._stash = stash
         self._observe = observe
         self._on_commit = on_commit
@@ -157,24 +164,53 @@ class Interpreter:
             DirtyAppNotFoundError: nothing serves its app.
             Unavailable: the workers were not started.
         """
+        terms = self._terms(request)
+        now = self._loop.time()
+        call = self.desk.accept(request, sink, terms, now)
+        self._feed(ports.Submitted(self._pool_call(call.id, request, terms, call.expires_at, now)))
+        return call.id
+
+    async def enter(self, request: Request, sink: Sink) -> CallId:
+        """As `submit`, but when the settings say so, wait for room in the queue first. Cancelling leaves nothing.
+
+        Raises:
+            DirtyTimeoutError: there was no room within the call's limits.
+            DirtyError: as `submit`.
+        """
+        if self._config.queue_full != "wait":
+            return self.submit(request, sink)
+        terms = self._terms(request)
+        now = self._loop.time()
+        probe = self._pool_call(CallId(0), request, terms, None, now)
+        if not self.lobby.is_needed(probe):
+            return self.submit(request, sink)
+        self.desk.check(request, terms)
+        asked = msgspec.structs.replace(request, asked_at=now)
+        return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now))
+
+    def _terms(self, request: Request) -> Terms:
         if self._editions is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
-        terms = self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
-        call = self.desk.accept(request, sink, terms, self._loop.time())
-        self._feed(
-            ports.Submitted(
-                PoolCall(
-                    id=call.id,
-                    app=request.app,
-                    expires_at=call.expires_at,
-                    kind=terms.kind,
-                    idempotent=terms.idempotent,
-                    on_cancel=terms.on_cancel,
-                    released_by_drain=terms.released_by_drain,
-                )
-            )
+        return self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
+
+    def _pool_call(
+        self, call_id: CallId, request: Request, terms: Terms, expires_at: float | None, now: float
+    ) -> PoolCall:
+        priority = terms.priority if request.priority is None else request.priority
+        waits_s = self._config.queue_timeout_s
+        return PoolCall(
+            id=call_id,
+            app=request.app,
+            expires_at=expires_at,
+            kind=terms.kind,
+            idempotent=terms.idempotent,
+            on_cancel=terms.on_cancel,
+            released_by_drain=terms.released_by_drain,
+            starts_by=(now if request.asked_at is None else request.asked_at) + waits_s if waits_s else None,
+            priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
+            caller=request.caller,
+            size=request.size,
         )
-        return call.id
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -222,6 +258,7 @@ class Interpreter:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
         self.crew.kill_all()
         self.cut += len(self.desk)
+        self.lobby.dismiss(Draining("the arbiter was stopped at once; the call was not run"))
         self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
         if self._reloader is not None:
             self._reloader.kill()
@@ -254,6 +291,7 @@ class Interpreter:
         finally:
             self._is_applying = False
         self._timer.set_for(self._pool.wake_at())
+        self.lobby.look()
 
     def _apply(self, order: ports.Order) -> None:
         match order:
@@ -321,7 +359,7 @@ class Interpreter:
     def _refusal(self, call: OpenCall, order: ports.Refuse) -> DirtyError:
         if order.why is Refused.APP_BROKEN and self.pool.serves(call.request.app):
             return self._breakage.error(call.request.app, self._config)
-        return refusal_error(call, order)
+        return refusal_error(call, order, self._config)
 
     # --- calls ---
 
