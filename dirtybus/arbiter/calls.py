@@ -76,7 +76,7 @@ class Patience(msgspec.Struct, frozen=True):
     error: DirtyError
 
 
-def refusal_error(call: OpenCall, order: Refuse, config: DirtyConfig) -> DirtyError:
+def refusal_error(call: OpenCall, order: Refuse, config: DirtyConfig) -> DirtyError:  # noqa: C901 - a table
     """Return what the caller is told when the pool refuses its call."""
     name = f"{call.request.app} {call.request.action}"
     match order.why:
