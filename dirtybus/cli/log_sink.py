@@ -29,12 +29,12 @@ def log_to_stderr(level: str) -> None:
 
     What will be said there in plain words anyway is left out.
     """
-    _log_to(_write, level, filter=_is_news, colorize=sys.stderr.isatty())
+    _log_to(_write, level, wanted=_is_news, colorize=sys.stderr.isatty())
 
 
 def log_to_file(file: LogFile, level: str) -> None:
     """Make loguru write records of ``level`` and above to this file, and nothing anywhere else."""
-    _log_to(file.write, level, filter=None, colorize=False)
+    _log_to(file.write, level, wanted=None, colorize=False)
 
 
 class LogFile:
@@ -73,6 +73,10 @@ class LogFile:
             old, self._file = self._file, fresh
         old.close()
 
+    def close(self) -> None:
+        """Close the file; nothing may be written then. May be called twice."""
+        self._file.close()
+
     def _open(self) -> TextIO:
         return open(self.path, "a", buffering=1, encoding="utf-8", errors="backslashreplace")
 
@@ -81,8 +85,8 @@ def _log_to(
     sink: Callable[[str], None],
     level: str,
     *,
-    filter: Callable[[Record], bool] | None,
-    colorize: bool,  # noqa: A002
+    wanted: Callable[[Record], bool] | None,
+    colorize: bool,
 ) -> None:
     logger.remove()
     logger.disable("launart")  # says once more, louder, what our services say
@@ -91,7 +95,7 @@ def _log_to(
         sink,
         level=level.upper(),
         format=_FORMAT,
-        filter=filter,
+        filter=wanted,
         colorize=colorize,
         backtrace=False,
         diagnose=False,
