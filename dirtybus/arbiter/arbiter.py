@@ -148,6 +148,10 @@ class Arbiter(LocalCaller):
         self._failed = asyncio.get_running_loop().create_future()
         await self._failed
 
+    def why_not(self, workers: int) -> str | None:
+        """Return the sentence that forbids so many workers; None when it is allowed, or nothing was started."""
+        return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers)
+
     def resize(self, workers: int) -> int:
         """Aim at another number of workers; never below what the apps' own limits require.
 
@@ -157,10 +161,6 @@ class Arbiter(LocalCaller):
             Unavailable: the workers were not started.
         """
         return self._interpreter.resize(workers)
-
-    def why_not(self, workers: int) -> str | None:
-        """Return the sentence that forbids so many workers; None when it is allowed, or nothing was started."""
-        return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers)
 
     async def drain(self, within_s: float) -> bool:
         """Take no new calls, let the accepted ones end, then let every worker close its apps and leave.
