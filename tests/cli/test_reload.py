@@ -116,22 +116,22 @@ async def test_a_real_reload_brings_new_code_and_settings_and_a_broken_one_nothi
     put(goods="a paper")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     env = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    with owner_of("--config", str(tmp_path / "settings.toml"), at=tmp_path, env=env) as owner:
-        with DirtyClient(owner.socket) as client:
-            assert await asyncio.to_thread(sold, client) == "a paper"
-            put(goods="a book")
-            ended = await asyncio.to_thread(reload)
-            assert ended.returncode == 0, ended.stderr
-            assert await asyncio.to_thread(sold, client) == "a book"
+    running = owner_of("--config", str(tmp_path / "settings.toml"), at=tmp_path, env=env)
+    with running as owner, DirtyClient(owner.socket) as client:
+        assert await asyncio.to_thread(sold, client) == "a paper"
+        put(goods="a book")
+        ended = await asyncio.to_thread(reload)
+        assert ended.returncode == 0, ended.stderr
+        assert await asyncio.to_thread(sold, client) == "a book"
 
-            put(init="raise RuntimeError('no stock')", goods="air")
-            ended = await asyncio.to_thread(reload)
-            assert ended.returncode == 1
-            assert "RuntimeError: no stock" in ended.stderr
-            assert await asyncio.to_thread(sold, client) == "a book"
+        put(init="raise RuntimeError('no stock')", goods="air")
+        ended = await asyncio.to_thread(reload)
+        assert ended.returncode == 1
+        assert "RuntimeError: no stock" in ended.stderr
+        assert await asyncio.to_thread(sold, client) == "a book"
 
-            put(goods="a map", settings="workers = 'many'\n")
-            ended = await asyncio.to_thread(reload)
-            assert ended.returncode == 1
-            assert "'many'" in ended.stderr
-            assert await asyncio.to_thread(sold, client) == "a book"
+        put(goods="a map", settings="workers = 'many'\n")
+        ended = await asyncio.to_thread(reload)
+        assert ended.returncode == 1
+        assert "'many'" in ended.stderr
+        assert await asyncio.to_thread(sold, client) == "a book"

@@ -67,7 +67,8 @@ class Owner:
         return asyncio.create_task(self.client.execute_async(RESIDENT, "rest", span_s))
 
     def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.pid).children()
+        found: list[psutil.Process] = psutil.Process(self.pid).children()
+        return found
 
 
 async def until(fact: Callable[[], object]) -> None:

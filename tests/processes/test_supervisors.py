@@ -139,7 +139,7 @@ async def test_work_that_outlasts_its_time_is_cut_before_the_kill_and_the_code_s
 
 async def test_a_kubelet_waits_then_terms_and_never_needs_its_kill(tmp_path: Path) -> None:
     grace_s, pre_stop_s = 10.0, 0.5
-    settings = {"graceful_timeout": 3, "drain_delay": 0.5, "stop_grace": grace_s - pre_stop_s}
+    settings: dict[str, Any] = {"graceful_timeout": 3, "drain_delay": 0.5, "stop_grace": grace_s - pre_stop_s}
     async with owner_by("dirtybus run", tmp_path, **settings) as owner:
         call = owner.rest(1.5)
         await owner.until_running(1)
@@ -148,7 +148,7 @@ async def test_a_kubelet_waits_then_terms_and_never_needs_its_kill(tmp_path: Pat
         late = owner.rest(0.1)
         await owner.until(lambda status: sum(status["queued"].values()) == 1)
         await stopped(owner, grace_s=grace_s - pre_stop_s)
-        assert await asyncio.gather(call, late) == [1.5, 0.1]
+        assert (await call, await late) == (1.5, 0.1)
         assert owner.process.returncode == 0, owner.log
         assert time.monotonic() - began_at < grace_s
 
@@ -163,7 +163,7 @@ async def test_spans_that_the_supervisor_would_cut_stop_the_start(entry: str, tm
 
 
 async def test_an_action_that_a_shutdown_would_cut_is_warned_of_once(tmp_path: Path) -> None:
-    settings = {"apps": [RESIDENT, "tests.apps.basic:Basic"], "graceful_timeout": 0.1, "timeout": 0.1}
+    settings: dict[str, Any] = {"apps": [RESIDENT, "tests.apps.basic:Basic"], "graceful_timeout": 0.1, "timeout": 0.1}
     async with owner_by("dirtybus run", tmp_path, cancel_grace=0.05, **settings) as owner:
         assert owner.log.count("calls of tests.apps.basic:Basic impatient (0.2 s) may take longer than a shutdown") == 1
         owner.send(signal.SIGTERM)
