@@ -18,6 +18,8 @@ __all__ = ["ActionInfo", "AppInfo", "CallContext", "DirtyApp", "action", "app_in
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+OnCancel = Literal["kill", "wait"]
+OnDrain = Literal["finish", "release"]
 
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # inspect.CO_*; importing inspect costs a worker 14 ms
 _OPTIONS = "__dirtybus_action__"
@@ -37,6 +39,10 @@ class DirtyApp:
     threads: ClassVar[int | None] = None
     #: Deadline of each call in seconds; None: the pool's setting, 0: none.
     timeout: ClassVar[float | None] = None
+    #: What becomes of the worker when a cancelled or late call goes on after the grace: `action` has both words.
+    on_cancel: ClassVar[OnCancel] = "kill"
+    #: What becomes of a call that is not over when a drain begins: `action` has both words.
+    on_drain: ClassVar[OnDrain] = "finish"
 
     def init(self) -> Any:
         """Load what the actions need. Runs once in each worker, after ``__init__``; may be ``async def``."""
@@ -55,12 +61,16 @@ class DirtyApp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionInfo:
-    """What the arbiter knows of an action without importing the app. ``timeout_s`` 0 means no deadline."""
+    """What the arbiter knows of an action without importing the app.
+
+    ``timeout_s`` 0 means no deadline. What is None is as the app says.
+    """
 
     is_async: bool = False
     idempotent: bool = False
     timeout_s: float | None = None
-    on_cancel: Literal["kill", "wait"] = "kill"
+    on_cancel: OnCancel | None = None
+    on_drain: OnDrain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +86,19 @@ class AppInfo:
     stashes: tuple[str, ...] = ()
     threads: int | None = None
     timeout_s: float | None = None
+    on_cancel: OnCancel = "kill"
+    on_drain: OnDrain = "finish"
     is_open: bool = False
     actions: Mapping[str, ActionInfo]
     default: ActionInfo = ActionInfo()
 
 
 def action(
-    *, idempotent: bool = False, timeout: float | None = None, on_cancel: Literal["kill", "wait"] = "kill"
+    *,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    on_cancel: OnCancel | None = None,
+    on_drain: OnDrain | None = None,
 ) -> Callable[[F], F]:
     """Mark a method with how its calls are to be treated; plain public methods need no mark.
 
@@ -90,13 +106,19 @@ def action(
         idempotent: running it twice does no harm, so it is run again when its worker died before it answered.
         timeout: deadline of each call in seconds, over queueing and running; 0 for none, None for the app's.
         on_cancel: what happens when a cancelled or late call goes on after ``cancel_grace``: the worker is killed
-            and replaced, or waited for.
+            and replaced (``kill``), or waited for (``wait``); None for the app's.
+        on_drain: what happens when the arbiter begins to drain: the call is waited for (``finish``), or it ends at
+            once (``release``), as endless streams and long waits should: what has been streamed is still read, then
+            the caller gets `Draining`, and the action is told to stop as if it were cancelled. None for the app's.
     """
-    if on_cancel not in {"kill", "wait"}:
+    if on_cancel not in {"kill", "wait", None}:
         raise ValueError(f"on_cancel must be 'kill' or 'wait', not {on_cancel!r}")
+    if on_drain not in {"finish", "release", None}:
+        raise ValueError(f"on_drain must be 'finish' or 'release', not {on_drain!r}")
+    options = {"idempotent": idempotent, "timeout_s": timeout, "on_cancel": on_cancel, "on_drain": on_drain}
 
     def mark(function: F) -> F:
-        setattr(function, _OPTIONS, {"idempotent": idempotent, "timeout_s": timeout, "on_cancel": on_cancel})
+        setattr(function, _OPTIONS, options)
         return function
 
     return mark
@@ -139,6 +161,8 @@ def app_info(path: str, cls: type) -> AppInfo:
         stashes=tuple(getattr(cls, "stashes", ())),
         threads=getattr(cls, "threads", None),
         timeout_s=getattr(cls, "timeout", None),
+        on_cancel=getattr(cls, "on_cancel", "kill"),
+        on_drain=getattr(cls, "on_drain", "finish"),
         is_open=is_open,
         actions={name: _action_info(method, default) for name, method in _public_methods(cls).items()},
         default=default,

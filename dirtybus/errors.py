@@ -268,7 +268,8 @@ class CallCancelled(CallError):
 class WorkerLost(CallError):
     """The worker died with the call in it. gunicorn's name for it is ``DirtyWorkerError``.
 
-    ``started`` is True when the action may have begun, so that a side effect may have happened.
+    ``started`` is True when the action may have begun, so that a side effect may have happened. ``oom_hint`` says of
+    a SIGKILL that nobody here sent whether the kernel has killed processes for want of memory at that time.
     """
 
     code = "worker_lost"
@@ -283,6 +284,7 @@ class WorkerLost(CallError):
         reason: str | None = None,
         exit_code: int | None = None,
         signal: str | None = None,
+        oom_hint: bool | None = None,
         started: bool = True,
         attempts: int = 1,
     ) -> None:
@@ -294,6 +296,7 @@ class WorkerLost(CallError):
                 "reason": reason,
                 "exit_code": exit_code,
                 "signal": signal,
+                "oom_hint": oom_hint,
                 "started": started,
                 "attempts": attempts,
             },
@@ -318,6 +321,10 @@ class WorkerLost(CallError):
     @property
     def signal(self) -> str | None:
         return self.details.get("signal")
+
+    @property
+    def oom_hint(self) -> bool | None:
+        return self.details.get("oom_hint")
 
     @property
     def started(self) -> bool:

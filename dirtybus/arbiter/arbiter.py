@@ -162,19 +162,24 @@ class Arbiter(LocalCaller):
         """
         return self._interpreter.resize(workers)
 
+    def reopen_logs(self) -> None:
+        """Have every worker open the files of its `logging` handlers anew, after somebody has moved them away."""
+        self._interpreter.crew.reopen_logs()
+
     async def drain(self, within_s: float) -> bool:
         """Take no new calls, let the accepted ones end, then let every worker close its apps and leave.
 
+        Calls of actions with ``on_drain="release"`` are not waited for: they fail with `Draining` at once.
         After ``within_s`` seconds, calls that still wait or run fail with `Draining` and busy workers are killed.
         Cancelling leaves the arbiter draining; call `kill` to end at once.
 
         Returns:
-            True when every call ended by itself.
+            True when every call that was waited for ended by itself.
         """
         self.close_admission()
-        before = self.ledger.refused
+        before = self._interpreter.cut
         await self._interpreter.drain(within_s)
-        return self.ledger.refused == before
+        return self._interpreter.cut == before
 
     async def close(self) -> None:
         """End what is left at once and give everything back. May be called twice."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dirtybus.arbiter.directory import Terms
-from dirtybus.arbiter.spawner import ExitStatus
+from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.errors import (
     CallCancelled,
     DirtyError,
@@ -66,6 +66,8 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
             return QueueFull(f"{name}: the queue is full; slow down or raise max_queued", retry_after_s=1.0)
         case Refusal.DRAINING:
             return Draining(f"{name}: shutting down, so the call was not run to its end", retry_after_s=5.0)
+        case Refusal.RELEASED:
+            return Draining(f"{name}: shutting down, and such calls are not waited for", retry_after_s=5.0)
         case Refusal.WORKER_LOST:
             return _lost(call, order, WorkerLost, f"{name}: the worker died while it ran")
         case Refusal.POISONED:
@@ -103,6 +105,7 @@ def _lost(call: OpenCall, order: Refuse, kind: type[WorkerLost], text: str) -> W
         reason=reason,
         exit_code=call.last_exit.code if call.last_exit else None,
         signal=call.last_exit.signal if call.last_exit else None,
+        oom_hint=call.last_exit.oom_hint if call.last_exit else None,
         started=True,
         attempts=order.attempts,
     )

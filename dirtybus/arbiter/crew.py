@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from dirtybus import log
 from dirtybus.arbiter.environment import import_path
+from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
-from dirtybus.arbiter.spawner import ExitStatus, Spawner
+from dirtybus.arbiter.spawner import Spawner
 from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import WorkerId
 from dirtybus.pool.ports import KillReason
-from dirtybus.protocol.messages import Boot, Log, Message, Stop
+from dirtybus.protocol.messages import Boot, Booting, Log, Message, Stop
 
 __all__ = ["Crew"]
+
+#: where it matters what the worker was doing
+_PUZZLING: Final = frozenset({KillReason.STUCK, KillReason.HEARTBEAT, KillReason.BOOT_TIMEOUT})
 
 
 class Crew:
@@ -25,7 +30,7 @@ class Crew:
     Args:
         config: what workers are told at boot.
         spawner: starts the processes.
-        on_message: told of each message of a worker, but for log records.
+        on_message: told of each message of a worker, but for log records and steps of its boot.
         on_gone: told once of each worker, after its last message; its record is still there then.
         on_spawned: told when a process exists.
     """
@@ -76,12 +81,22 @@ class Crew:
         self.send(worker, Message(Stop()))
 
     def kill(self, worker: WorkerId, why: KillReason) -> None:
-        """End a worker's process now; one that is being born dies at birth."""
+        """End a worker's process; one that is being born dies at birth.
+
+        Where the reason leaves open what it was doing, the log gets the stacks of its threads first, which takes a
+        third of a second at most. A second kill does not wait for them.
+        """
         record = self._records.get(worker)
         if record is None:
             return
-        record.killed_for = why
-        log.logger.bind(worker=worker, pid=record.pid).warning("worker {} is killed: {}", worker, why.value)
+        is_first, record.killed_for = record.killed_for is None, why
+        if is_first and why in _PUZZLING and record.child is not None:
+            record.child.show_stacks(partial(self._end, record, why))
+        else:
+            self._end(record, why)
+
+    def _end(self, record: WorkerRecord, why: KillReason) -> None:
+        log.logger.bind(worker=record.id, pid=record.pid).warning("worker {} is killed: {}", record.id, why.value)
         if record.child is not None:
             record.child.kill()
 
@@ -92,6 +107,12 @@ class Crew:
             record.is_dismissed = True
             if record.child is not None:
                 record.child.kill()
+
+    def reopen_logs(self) -> None:
+        """Have every worker open its log files anew."""
+        for record in self:
+            if record.child is not None:
+                record.child.reopen_log_files()
 
     async def close(self) -> None:
         """Wait until every process is reaped; kills what lives. May be called twice."""
@@ -141,8 +162,11 @@ class Crew:
         )
 
     def _take(self, record: WorkerRecord, message: Message) -> None:
+        record.unanswered = 0  # whoever speaks is alive
         head = message.head
-        if isinstance(head, Log):
+        if isinstance(head, Booting):
+            record.note_step(head, asyncio.get_running_loop().time())
+        elif isinstance(head, Log):
             log.repeat(
                 level=head.level,
                 text=head.text,

@@ -29,6 +29,7 @@ class Terms:
     kind: ActionKind
     idempotent: bool
     on_cancel: OnCancel
+    released_by_drain: bool
 
 
 class Directory:
@@ -101,7 +102,8 @@ class Directory:
             whose=whose,
             kind=ActionKind.ASYNC if options.is_async else ActionKind.SYNC,
             idempotent=options.idempotent,
-            on_cancel=OnCancel(options.on_cancel),
+            on_cancel=OnCancel(options.on_cancel or info.on_cancel),
+            released_by_drain=(options.on_drain or info.on_drain) == "release",
         )
         if action in info.actions:  # not for any name that a caller may think of: that has no bound
             self._terms[app, action] = terms
@@ -139,5 +141,7 @@ _CHECKS: Final = (
     ("workers", "a whole number >= 1, or None for all workers", _is_count),
     ("threads", "a whole number >= 1, or None for the pool's setting", _is_count),
     ("timeout_s", "a number of seconds >= 0 (0 for none), or None for the pool's setting", _is_span),
+    ("on_cancel", "'kill' or 'wait'", lambda word: word in ("kill", "wait")),
+    ("on_drain", "'finish' or 'release'", lambda word: word in ("finish", "release")),
     ("stashes", "a list of table names", lambda names: all(isinstance(n, str) and n for n in names)),
 )

@@ -6,13 +6,14 @@ import asyncio
 
 from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.environment import import_path
+from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
-from dirtybus.arbiter.spawner import ExitStatus, Spawner
+from dirtybus.arbiter.spawner import Spawner
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed
 from dirtybus.pool.model import WorkerId
 from dirtybus.protocol.messages import BootFailed as BootFailedHead
-from dirtybus.protocol.messages import Inspect, Inspected, Message
+from dirtybus.protocol.messages import Booting, Inspect, Inspected, Message
 
 __all__ = ["inspect_apps"]
 
@@ -33,6 +34,8 @@ async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
         match message.head:
             case Inspected() as head if not reported.done():
                 reported.set_result(head)
+            case Booting() as head:
+                record.note_step(head, loop.time())
             case BootFailedHead() as head:
                 record.report = head
 

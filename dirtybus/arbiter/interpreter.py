@@ -15,15 +15,18 @@ from dirtybus.arbiter.calls import Request, refusal_error
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
 from dirtybus.arbiter.directory import Directory
+from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
-from dirtybus.arbiter.spawner import ExitStatus, Spawner
+from dirtybus.arbiter.spawner import Spawner
 from dirtybus.arbiter.timer import Timer
+from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
 from dirtybus.pool import ports
 from dirtybus.pool.model import Call as PoolCall
 from dirtybus.pool.model import CallId, Phase
+from dirtybus.pool.model import Refusal as Refused
 from dirtybus.pool.pool import Pool
 from dirtybus.pool.snapshot import PoolSnapshot
 from dirtybus.protocol.messages import (
@@ -67,6 +70,9 @@ class Interpreter:
     ) -> None:
         self.desk = CallDesk()
         self.crew = Crew(config, spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
+        self._vigil = Vigil(self.crew, config.heartbeat_timeout_s, self._note_silence)
+        #: how many calls a drain or a kill has ended before their time
+        self.cut = 0
         self._config = config
         self._stash = stash
         self._observe = observe
@@ -132,6 +138,7 @@ class Interpreter:
                     kind=terms.kind,
                     idempotent=terms.idempotent,
                     on_cancel=terms.on_cancel,
+                    released_by_drain=terms.released_by_drain,
                 )
             )
         )
@@ -168,6 +175,7 @@ class Interpreter:
     def kill(self) -> None:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
         self.crew.kill_all()
+        self.cut += len(self.desk)
         self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
         for waiting in (self._manned, self._drained):
             if waiting is not None and not waiting.done():
@@ -177,6 +185,7 @@ class Interpreter:
         """Kill what is left and wait until it is reaped. May be called twice."""
         self.kill()
         await self.crew.close()
+        self._vigil.end()
         self._timer.set_for(None)
 
     # --- the pool: facts in, orders out ---
@@ -202,7 +211,8 @@ class Interpreter:
         match order:
             case ports.Dispatch():
                 self._dispatch(order)
-            case ports.Refuse(call_id):
+            case ports.Refuse(call_id, why):
+                self.cut += why is Refused.DRAINING
                 if call := self.desk.get(call_id):
                     self.desk.settle(call_id, refusal_error(call, order))
             case ports.Interrupt(worker, call_id):
@@ -223,7 +233,8 @@ class Interpreter:
         if call is None or record is None:
             return  # settled or gone while the order waited; the pool hears of it by another fact
         call.worker = order.worker
-        record.calls.add(order.call)
+        record.calls[order.call] = call.request.app
+        self._vigil.begin()
         left = None if call.expires_at is None else call.expires_at - self._loop.time()
         request = call.request
         head = Call(
@@ -254,7 +265,7 @@ class Interpreter:
 
     def _finish(self, record: WorkerRecord, message: Message) -> None:
         self.desk.pass_on(message)
-        record.calls.discard(CallId(message.id))
+        record.calls.pop(CallId(message.id), None)
         record.answered += 1
         self._feed(ports.Finished(record.id, CallId(message.id)))
 
@@ -279,6 +290,9 @@ class Interpreter:
         if self._manned is not None and not self._manned.done() and self._is_manned():
             self._manned.set_result(None)
 
+    def _note_silence(self, record: WorkerRecord) -> None:
+        self._feed(ports.Unresponsive(record.id))
+
     def _is_manned(self) -> bool:
         assert self._pool is not None
         snapshot = self._pool.snapshot()
@@ -287,7 +301,7 @@ class Interpreter:
     def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
         why = record.why_gone(status)
         unbegun = record.unbegun()
-        for call_id in record.calls - unbegun:
+        for call_id in record.calls.keys() - unbegun:
             if call := self.desk.get(call_id):
                 call.deaths, call.last_exit = (*call.deaths, why), status
         self._log_exit(record, status, why)

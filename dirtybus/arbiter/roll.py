@@ -7,21 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dirtybus.arbiter.spawner import Child, ExitStatus
+from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.spawner import Child
 from dirtybus.errors import BootFailed as BootFailedError
 from dirtybus.errors import DirtyError
 from dirtybus.pool.model import CallId, WorkerId
 from dirtybus.pool.ports import KillReason
-from dirtybus.protocol.messages import BootFailed
+from dirtybus.protocol.messages import BootFailed, Booting
 
 __all__ = ["WorkerRecord"]
 
-_LAST_LINES = 20
+#: enough for the stacks of a worker in which an import hangs
+_LAST_LINES = 60
+#: why a worker goes although nothing is wrong with it
+_IN_ORDER = frozenset({KillReason.RETIRE_TIMEOUT, KillReason.DRAIN_DEADLINE})
 
 
 @dataclass(slots=True)
 class WorkerRecord:
-    """One worker process. ``child`` is None until the process exists; ``report`` is its own word on a failed boot."""
+    """One worker process. ``child`` is None until the process exists; ``report`` is its own word on a failed boot.
+
+    ``step`` is the last step of its boot that it began, ``step_after_s`` after its start.
+    """
 
     id: WorkerId
     apps: tuple[str, ...]
@@ -31,10 +38,15 @@ class WorkerRecord:
     killed_for: KillReason | None = None
     #: the whole crew was ended at once
     is_dismissed: bool = False
+    step: Booting | None = None
+    step_after_s: float = 0.0
     report: BootFailed | None = None
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
-    calls: set[CallId] = field(default_factory=set)
+    #: the calls in it, and the app of each
+    calls: dict[CallId, str] = field(default_factory=dict)
     answered: int = 0
+    #: how many looks in a row have found no answer to the question whether it lives
+    unanswered: int = 0
     #: told when the process is gone
     when_gone: list[Callable[[], object]] = field(default_factory=list)
 
@@ -49,6 +61,24 @@ class WorkerRecord:
             return frozenset(self.calls)
         return frozenset(call for call in self.calls if not self.child.was_begun(call))
 
+    def note_step(self, step: Booting, now: float) -> None:
+        """Book that the worker begins a step of its boot."""
+        self.step, self.step_after_s = step, now - self.started_at
+
+    def blamed(self) -> tuple[str, ...]:
+        """Return the apps that its end is to be held against; to be asked when it is gone, and not in a drain.
+
+        While it booted that is the app of the last step, or each of its apps when the step was no app's; afterwards,
+        the apps of the calls that had begun in it. Nobody's is an end that was ordered, and a process that never was.
+        """
+        if self.child is None or self.is_dismissed or self.killed_for in _IN_ORDER:
+            return ()
+        if self.boot_s is None:
+            step = self.report or self.step
+            return self.apps if step is None or step.app is None else (step.app,)
+        unbegun = self.unbegun()
+        return tuple(dict.fromkeys(app for call, app in self.calls.items() if call not in unbegun))
+
     def why_gone(self, status: ExitStatus) -> str:
         """Return the reason of its end as a sentence."""
         if self.report is not None:
@@ -60,7 +90,7 @@ class WorkerRecord:
         return str(status)
 
     def boot_error(self, status: ExitStatus, took_s: float) -> BootFailedError:
-        """Return the boot report of a worker that ended before it was ready."""
+        """Return the boot report of a worker that ended ``took_s`` after its start, before it was ready."""
         details: dict[str, Any] = {
             "worker": self.id,
             "apps": list(self.apps),
@@ -69,8 +99,9 @@ class WorkerRecord:
             "stderr": list(self.lines),
         }
         if self.report is None:
-            step, cause, error = "boot", self.why_gone(status), None
-            details.update(step=step, duration_s=took_s)
+            step, cause, error = "boot" if self.step is None else self.step.step, self.why_gone(status), None
+            app = None if self.step is None else self.step.app
+            details.update(step=step, app=app, duration_s=took_s - self.step_after_s)
         else:
             error = DirtyError.from_dict(self.report.error)
             step, cause = self.report.step, str(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,38 +11,34 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dirtybus.arbiter.environment import child_environment
+from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.oom import OomCounter
 from dirtybus.arbiter.output import Output
 from dirtybus.config import DirtyConfig
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.messages import Message
 from dirtybus.transport.claims import Claims
 from dirtybus.transport.link import Link, open_link
-from dirtybus.transport.posix import block_stop_signals, open_pidfd
+from dirtybus.transport.posix import (
+    ASK_FOR_LOG_FILES,
+    ASK_FOR_STACKS,
+    block_signals_of_workers,
+    oom_kills,
+    open_pidfd,
+)
+from dirtybus.transport.pulse import Pulse
 
-__all__ = ["Child", "ExitStatus", "ProcessSpawner", "Spawner"]
+__all__ = ["Child", "ChildProcess", "ProcessSpawner", "Spawner"]
 
 #: how long the link of a dead process is read on, and a process whose link is closed may live on
 _REST_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
-    """How a process ended: by ``code``, or by a signal of that name; both None: there never was one."""
-
-    code: int | None
-    signal: str | None
-
-    def __str__(self) -> str:
-        if self.signal is None and self.code is None:
-            return "it could not be started"
-        if self.signal is None:
-            return f"it exited with code {self.code}"
-        hint = ", perhaps by the kernel for want of memory" if self.signal == "SIGKILL" else ""
-        return f"it was killed by {self.signal}{hint}"
+#: the stacks of a process are there when it has printed nothing for so long; one that cannot print is not waited for
+_QUIET_S = 0.05
+_STACKS_WITHIN_S = 0.3
 
 
 class Child(Protocol):
@@ -54,6 +49,10 @@ class Child(Protocol):
     def was_begun(self, call_id: int) -> bool: ...
     def send(self, message: Message) -> bool: ...
     def kill(self) -> None: ...
+    def show_stacks(self, then: Callable[[], object]) -> None: ...
+    def reopen_log_files(self) -> None: ...
+    def feel_pulse(self) -> None: ...
+    def had_pulse(self) -> bool: ...
 
 
 class Spawner(Protocol):
@@ -75,14 +74,23 @@ class _Birth:
     popen: subprocess.Popen[bytes]
     sock: socket.socket
     claims: Claims
+    #: None when nobody will feel it
+    pulse: Pulse | None
 
     def undo(self) -> None:
         """End the process, reap it, close everything."""
         self.popen.kill()
         self.popen.wait()
-        for ours in (self.popen.stdout, self.sock, self.claims):
+        for ours in (self.popen.stdout, self.sock):
             if ours is not None:
                 ours.close()
+        self.close_notes()
+
+    def close_notes(self) -> None:
+        """Give back what can be asked without the process. May be called twice."""
+        self.claims.close()
+        if self.pulse is not None:
+            self.pulse.close()
 
 
 class ProcessSpawner:
@@ -96,7 +104,10 @@ class ProcessSpawner:
         self._config = config
         # The kernel's "kill me when my parent dies" means the parent's *thread*: this one lives as long as we do.
         # Children inherit its signal mask, so a Ctrl-C does not hit them before they are ready for it.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dirtybus-spawner", initializer=block_stop_signals)
+        self._thread = ThreadPoolExecutor(
+            1, thread_name_prefix="dirtybus-spawner", initializer=block_signals_of_workers
+        )
+        self._oom_counter = OomCounter(oom_kills)
 
     async def spawn(
         self,
@@ -116,7 +127,7 @@ class ProcessSpawner:
             birth.add_done_callback(_undo)
             await asyncio.wait([birth])
             raise
-        child = ChildProcess(born, on_gone)
+        child = ChildProcess(born, on_gone, self._oom_counter)
         try:
             await child.attach(Connection(Side.CALLER, self._config.max_payload_bytes), on_message, on_line)
         except BaseException:
@@ -132,17 +143,21 @@ class ProcessSpawner:
         with ExitStack() as undo:
             claims = Claims.create()
             undo.callback(claims.close)
+            pulse = Pulse() if self._config.heartbeat_timeout_s else None
+            if pulse is not None:
+                undo.callback(pulse.close)
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                popen = self._popen(theirs, claims.fd)
+                popen = self._popen(theirs.fileno(), claims.fd, -1 if pulse is None else pulse.fd)
             undo.pop_all()
         claims.close_fd()
+        if pulse is not None:
+            pulse.close_fd()
         ours.setblocking(False)
-        return _Birth(popen, ours, claims)
+        return _Birth(popen, ours, claims, pulse)
 
-    def _popen(self, theirs: socket.socket, claims_fd: int) -> subprocess.Popen[bytes]:
-        fds = (theirs.fileno(), claims_fd)
+    def _popen(self, *fds: int) -> subprocess.Popen[bytes]:
         arguments = [str(number) for number in (*fds, self._config.max_payload_bytes, os.getpid())]
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             # -P: a file in the working directory must not pass for a module of the standard library
@@ -150,7 +165,7 @@ class ProcessSpawner:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=fds,
+            pass_fds=[fd for fd in fds if fd >= 0],
             env=child_environment(os.environ, self._config),
         )
 
@@ -163,10 +178,12 @@ def _undo(birth: asyncio.Future[_Birth]) -> None:
 class ChildProcess:
     """One process, its link and what it prints, until all three have ended."""
 
-    def __init__(self, birth: _Birth, on_gone: Callable[[ExitStatus], None]) -> None:
+    def __init__(self, birth: _Birth, on_gone: Callable[[ExitStatus], None], oom_counter: OomCounter) -> None:
         self._birth = birth
         self._popen = birth.popen
         self._on_gone = on_gone
+        self._oom_counter = oom_counter
+        self._was_killed = False
         self._link: Link | None = None
         self._pidfd: int | None = None
         self._status: ExitStatus | None = None
@@ -211,7 +228,30 @@ class ChildProcess:
     def kill(self) -> None:
         """End the process now. May be called twice, and from a signal's path: it awaits nothing."""
         if self._status is None and self._popen.poll() is None:
+            self._was_killed = True
             self._popen.kill()
+
+    def show_stacks(self, then: Callable[[], object]) -> None:
+        """Have the process print the stack of each of its threads, and call ``then`` when they are there.
+
+        That is within a third of a second, also when it cannot print; not at all when the process has ended by then.
+        """
+        self._popen.send_signal(ASK_FOR_STACKS)
+        assert self._output is not None
+        self._output.when_quiet(then, for_s=_QUIET_S, within_s=_STACKS_WITHIN_S)
+
+    def reopen_log_files(self) -> None:
+        """Have the process open its log files anew."""
+        self._popen.send_signal(ASK_FOR_LOG_FILES)
+
+    def feel_pulse(self) -> None:
+        """Send what a process that is not stuck sends back; see `had_pulse`."""
+        if self._birth.pulse is not None:
+            self._birth.pulse.ask()
+
+    def had_pulse(self) -> bool:
+        """Whether the process has sent back anything since the last look."""
+        return self._birth.pulse is not None and self._birth.pulse.was_answered()
 
     # --- the end: the process is reaped and its last words are read, in whichever order ---
 
@@ -234,8 +274,14 @@ class ChildProcess:
         if code is None or self._status is not None:
             return
         self._forget_pidfd()
-        self._status = _exit_status(code)
+        self._status = self._explained(ExitStatus.of(code))
         self._settle()
+
+    def _explained(self, status: ExitStatus) -> ExitStatus:
+        status = replace(status, is_ours=self._was_killed)
+        if not status.is_unexplained:
+            return status
+        return replace(status, oom_kills=self._oom_counter.look(asyncio.get_running_loop().time()))
 
     def _forget_pidfd(self) -> None:
         if self._pidfd is not None:
@@ -264,19 +310,10 @@ class ChildProcess:
         try:
             self._on_gone(status)
         finally:
-            self._birth.claims.close()
+            self._birth.close_notes()
 
     def _finish(self) -> None:
         """One end came and the other did not: a grandchild holds the socket, or the process lives without it."""
         self.kill()
         if self._link is not None:
             self._link.abort()
-
-
-def _exit_status(code: int) -> ExitStatus:
-    if code >= 0:
-        return ExitStatus(code, None)
-    try:
-        return ExitStatus(None, signal.Signals(-code).name)
-    except ValueError:  # a real-time signal has a number only
-        return ExitStatus(None, f"signal {-code}")

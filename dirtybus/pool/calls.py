@@ -64,6 +64,12 @@ class Calls:
             self._expiries.drop(waiting.call.id)
         return taken
 
+    def released_by_drain(self) -> list[CallId]:
+        """Return the calls that a drain is not to wait for, those in the queue first."""
+        waiting = [each.call for each in self.queue]
+        running = [worker.running[call_id].call for call_id, worker in self._workers.items()]
+        return [call.id for call in (*waiting, *running) if call.released_by_drain]
+
     def abandon(self, running: Running, now: float, grace_ends_at: float | None) -> None:
         """Book that nobody waits for the running call any more; ``grace_ends_at`` is when its slot must be free."""
         running.abandoned_at = now

@@ -19,17 +19,23 @@ class Endings:
     """Books the ends in ``calls`` and hands the orders that go with them to ``order``."""
 
     def __init__(self, config: DirtyConfig, calls: Calls, order: Callable[[Order], None]) -> None:
-        self._cancel_grace_s = config.cancel_grace_s
-        self._crash_limit = config.crash_limit
         self._calls = calls
         self._order = order
+        self.reconfigure(config)
+
+    def reconfigure(self, config: DirtyConfig) -> None:
+        """Go by other limits from now on."""
+        self._cancel_grace_s = config.cancel_grace_s
+        self._crash_limit = config.crash_limit
 
     def cancel(self, call_id: CallId, now: float) -> None:
         """End a call that waits or runs; nothing when it is unknown or its caller was told already."""
-        if waiting := self._calls.take_queued(call_id):
-            self._refuse_waiting(waiting, Refusal.CANCELLED)
-        elif (found := self._calls.find_running(call_id)) and found[1].abandoned_at is None:
-            self._abandon(*found, Refusal.CANCELLED, now)
+        self._give_up(call_id, Refusal.CANCELLED, now)
+
+    def release(self, now: float) -> None:
+        """End every call that a drain is not to wait for, whether it waits or runs."""
+        for call_id in self._calls.released_by_drain():
+            self._give_up(call_id, Refusal.RELEASED, now)
 
     def expire(self, now: float) -> None:
         """End every call whose deadline has come, whether it waits or runs."""
@@ -48,8 +54,8 @@ class Endings:
         if not was_begun and running.abandoned_at is None:
             self._calls.return_to_queue(running, running.crashes, has_run=False)
             return True
-        # a worker that was killed for one stuck call says nothing about the others in it
-        is_suspect = worker.phase is not Phase.KILLED
+        # a worker that was killed for one stuck call says nothing about the others in it; a silent one about all
+        is_suspect = worker.phase is not Phase.KILLED or worker.is_silent
         crashes = running.crashes + is_suspect
         if running.abandoned_at is not None:
             self._calls.forget(call.id)
@@ -67,12 +73,24 @@ class Endings:
         for waiting in self._calls.take_all_queued():
             self._refuse_waiting(waiting, Refusal.DRAINING)
 
+    def give_up(self, app: str) -> None:
+        """End every call for the app that waits: no worker will come for it."""
+        for waiting in [each for each in self._calls.queue if each.call.app == app]:
+            if self._calls.take_queued(waiting.call.id) is not None:
+                self._order(Refuse(waiting.call.id, Refusal.APP_BROKEN, attempts=waiting.attempt - 1))
+
     def cut_worker(self, worker: Worker, now: float) -> None:
         """End every call that runs in the worker, which is about to be killed: the drain deadline passed."""
         for running in worker.running.values():
             if running.abandoned_at is None:
                 self._calls.abandon(running, now, None)
                 self._order(Refuse(running.call.id, Refusal.DRAINING, worker.id, running.attempt))
+
+    def _give_up(self, call_id: CallId, why: Refusal, now: float) -> None:
+        if waiting := self._calls.take_queued(call_id):
+            self._refuse_waiting(waiting, why)
+        elif (found := self._calls.find_running(call_id)) and found[1].abandoned_at is None:
+            self._abandon(*found, why, now)
 
     def _abandon(self, worker: Worker, running: Running, why: Refusal, now: float) -> None:
         """Tell the caller and the worker that nobody waits; the slot stays taken until the worker is done with it."""

@@ -64,6 +64,7 @@ class Refusal(enum.Enum):
     NO_WORKERS = "no_workers"
     QUEUE_FULL = "queue_full"
     DRAINING = "draining"
+    RELEASED = "released"
     EXPIRED = "expired"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
@@ -76,7 +77,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted call. ``expires_at`` is a moment on the pool's clock, in seconds; None: never.
 
     ``idempotent`` allows a second run when a worker died with the call in it. ``on_cancel`` says what becomes of a
-    worker in which the call goes on after its cancel or deadline and the grace of the settings.
+    worker in which the call goes on after its cancel or deadline and the grace of the settings. ``released_by_drain``
+    ends it when a drain begins, instead of waiting for its end.
     """
 
     id: CallId
@@ -85,6 +87,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     kind: ActionKind = ActionKind.SYNC
     idempotent: bool = False
     on_cancel: OnCancel = OnCancel.KILL
+    released_by_drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class Running:
 class Worker:
     """A process as the pool sees it. ``seat`` is its place in the placement plan.
 
-    ``is_leaving`` is set when the pool wants it gone, so that its end is not held against its seat.
+    ``is_seated`` is True while it holds the seat or is the heir there; ``is_leaving`` is set when the pool wants it
+    gone, so that its end is not held against its seat. ``generation`` counts the reloads before its start.
     """
 
     id: WorkerId
@@ -129,6 +133,12 @@ class Worker:
     kill_at: float | None = None
     running: dict[CallId, Running] = field(default_factory=dict)
     is_leaving: bool = False
+    is_seated: bool = True
+    generation: int = 0
+    #: since it is ready, a call of it was answered
+    has_answered: bool = False
+    #: it is killed because it gave no sign of life
+    is_silent: bool = False
     #: how many sync calls it may run at once, whatever their apps
     threads: int = 1
     #: how many calls of each lane, and of each kind, take a slot now

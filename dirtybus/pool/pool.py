@@ -15,12 +15,11 @@ from dirtybus.pool.calls import Calls
 from dirtybus.pool.drain import Drain
 from dirtybus.pool.endings import Endings
 from dirtybus.pool.model import Call, CallId, Lane, Phase, Refusal, Waiting, Worker, WorkerId
-from dirtybus.pool.placement import Apps
 from dirtybus.pool.ports import KillReason
 from dirtybus.pool.queue import lane_of
 from dirtybus.pool.restarts import Jitter
-from dirtybus.pool.roster import Roster
 from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
+from dirtybus.pool.staffing import Staffing
 
 __all__ = ["Pool"]
 
@@ -54,14 +53,23 @@ class Pool:
         jitter: Jitter | None = None,
         threads_by_app: Mapping[str, int] | None = None,
     ) -> None:
-        self._config = config
-        self._roster = Roster(config, specs, jitter=jitter, threads_by_app=threads_by_app)
         self._calls = Calls(config.max_queued)
         self._orders: list[ports.Order] = []
+        self._drain = Drain()
+        self._staffing = Staffing(
+            config,
+            specs,
+            self._drain,
+            jitter=jitter,
+            threads_by_app=threads_by_app,
+            order=self._order,
+            has_work_for=self._calls.queue.has_work_for,
+        )
+        self._roster = self._staffing.roster
+        self._config = config
         self._endings = Endings(config, self._calls, self._order)
         self._hungry: list[Worker] = []
         self._restless: set[Lane] = set()
-        self._drain = Drain()
         self._stepped_at = -math.inf
         self._due_at = -math.inf
 
@@ -89,14 +97,13 @@ class Pool:
         """
         return None if self._due_at == math.inf else self._due_at
 
-    def _next_due_at(self) -> float:
+    def _next_due_at(self, now: float) -> float:
         if self._drain.is_done:
             return math.inf
         moments = (
             self._calls.next_expiry_at(),
             self._calls.next_grace_end_at(),
-            self._roster.next_kill_at(),
-            self._roster.seats.next_spawn_at(),
+            self._staffing.next_due_at(now),
             self._drain.next_at(),
         )
         return min((at for at in moments if at is not None), default=math.inf)
@@ -106,7 +113,7 @@ class Pool:
     @property
     def size(self) -> int:
         """How many workers are aimed at."""
-        return self._roster.seats.size
+        return self._staffing.size
 
     def smallest_size(self) -> int:
         """Return the number of workers that the apps' own numbers require as they are placed now."""
@@ -142,13 +149,15 @@ class Pool:
         Raises:
             AssertionError: naming what is broken. It is a defect of the pool.
         """
-        self._roster.check(self._needs_worker)
+        self._staffing.check()
         self._calls.check(list(self._roster))
         for lane in self._calls.queue.lanes():
             worker = self._roster.pick(lane)
             assert worker is None, f"worker {worker} idles while calls wait in {lane}"
         assert not self._drain.is_done or not len(self._roster), f"drained, and {len(self._roster)} workers are left"
         assert not self._drain.is_cut or not len(self._calls.queue), "calls wait past the drain deadline"
+        for app in self._calls.queue.lengths():
+            assert not self._is_hopeless(app), f"calls for {app} wait, and nobody will come for them"
 
     # --- bookkeeping, one fact each ---
 
@@ -163,18 +172,23 @@ class Pool:
             case ports.Finished(worker_id, call_id):
                 self._free(worker_id, call_id)
             case ports.Ready(worker_id):
-                if worker := self._roster.mark_ready(worker_id, now):
+                if worker := self._staffing.note_ready(worker_id, now):
                     self._hungry.append(worker)
             case ports.BootFailed(worker_id):
-                if worker := self._roster.mark_broken(worker_id):
-                    self._expect_exit(worker, now)
-            case ports.Exited(worker_id, unbegun):
-                self._bury(worker_id, unbegun, now)
+                self._staffing.note_boot_failure(worker_id, now)
+            case ports.Exited():
+                self._bury(fact, now)
+            case ports.Unresponsive(worker_id):
+                self._note_silence(worker_id)
             case ports.Resized(size):
                 if not self._drain.is_begun:
-                    self._roster.resize(size)
+                    self._staffing.resize(size)
+            case ports.ReloadBegun():
+                self._staffing.begin_reload(fact)
             case ports.DrainBegun(deadline):
-                self._begin_drain(deadline, now)
+                self._drain.begin(deadline)
+                self._endings.release(now)
+                self._staffing.begin_drain(now)
             case ports.Ticked():
                 pass
 
@@ -203,6 +217,8 @@ class Pool:
             return Refusal.DRAINING
         if not self._roster.serves(call.app):
             return Refusal.UNKNOWN_APP
+        if self._is_hopeless(call.app):
+            return Refusal.APP_BROKEN
         if not self._roster.has_ready(call.app) and self._roster.seats.vacant_until(call.app) > now + _PATIENCE_S:
             return Refusal.NO_WORKERS
         if self._calls.queue.is_full:
@@ -217,36 +233,47 @@ class Pool:
 
     def _free(self, worker_id: WorkerId, call_id: CallId) -> None:
         worker = self._roster.get(worker_id)
-        if worker is None or self._roster.free_slot(worker, call_id) is None:
+        running = None if worker is None else self._roster.free_slot(worker, call_id)
+        if worker is None or running is None:
             return
+        if not worker.has_answered:
+            worker.has_answered = True
+            self._staffing.circuits.heal(running.call.app)
         self._calls.forget(call_id)
         self._hungry.append(worker)
 
-    def _bury(self, worker_id: WorkerId, unbegun: frozenset[CallId], now: float) -> None:
-        worker = self._roster.bury(worker_id, now)
+    def _bury(self, fact: ports.Exited, now: float) -> None:
+        worker = self._staffing.bury(fact, now)
         if worker is None:
             return
         for running in sorted(worker.running.values(), key=lambda run: run.order):
-            if self._endings.lose(worker, running, now, was_begun=running.call.id not in unbegun):
+            if self._endings.lose(worker, running, now, was_begun=running.call.id not in fact.unbegun):
                 self._restless.add(lane_of(running.call))
 
-    def _begin_drain(self, deadline: float, now: float) -> None:
-        self._drain.begin(deadline)
-        for worker in self._roster:
-            if worker.phase is Phase.DRAINING and worker.kill_at is not None:
-                self._roster.kill_by(worker, self._drain.last_moment(now))
+    def _note_silence(self, worker_id: WorkerId) -> None:
+        worker = self._roster.get(worker_id)
+        if worker is not None and worker.running and worker.phase in (Phase.READY, Phase.DRAINING):
+            worker.is_silent = True
+            self._staffing.kill(worker, KillReason.HEARTBEAT)
 
     # --- consequences, the same after every fact ---
 
     def _settle(self, now: float) -> None:
+        if self._staffing.config is not self._config:
+            self._reconfigure(self._staffing.config)
         self._endings.expire(now)
         self._cut_drain(now)
-        self._kill_overdue(now)
+        self._kill_stuck(now)
+        self._staffing.kill_overdue(now)
         self._match()
-        self._dismiss(now)
-        self._fill_seats(now)
+        self._staffing.settle(now)
+        self._refuse_hopeless()
         self._report_drained()
-        self._due_at = self._next_due_at()
+        self._due_at = self._next_due_at(now)
+
+    def _reconfigure(self, config: DirtyConfig) -> None:
+        self._config = config
+        self._endings.reconfigure(config)
 
     def _cut_drain(self, now: float) -> None:
         if not self._drain.is_due(now):
@@ -256,20 +283,12 @@ class Pool:
         for worker in self._roster:
             if worker.running:
                 self._endings.cut_worker(worker, now)
-                self._kill(worker, KillReason.DRAIN_DEADLINE)
+                self._staffing.kill(worker, KillReason.DRAIN_DEADLINE)
 
-    def _kill_overdue(self, now: float) -> None:
+    def _kill_stuck(self, now: float) -> None:
         for call_id in self._calls.take_stuck(now):
             if found := self._calls.find_running(call_id):
-                self._kill(found[0], KillReason.STUCK)
-        for worker in self._roster.take_overdue(now):
-            is_booting = worker.phase is Phase.BOOTING
-            self._kill(worker, KillReason.BOOT_TIMEOUT if is_booting else KillReason.RETIRE_TIMEOUT)
-
-    def _kill(self, worker: Worker, why: KillReason) -> None:
-        if worker.phase is not Phase.KILLED:
-            self._roster.kill(worker)
-            self._order(ports.Kill(worker.id, why))
+                self._staffing.kill(found[0], KillReason.STUCK)
 
     def _match(self) -> None:
         """Bring waiting calls and free slots together: for each freed worker, then for each lane with new heads."""
@@ -293,30 +312,16 @@ class Pool:
         self._roster.take_slot(worker, self._calls.start(waiting, worker))
         self._order(ports.Dispatch(worker.id, waiting.call.id, waiting.attempt))
 
-    def _dismiss(self, now: float) -> None:
-        """Tell those to leave who have nothing to do here any more."""
-        if self._drain.is_begun:
-            for worker in self._roster:
-                if not worker.running and not self._calls.queue.has_work_for(worker.apps):
-                    self._roster.let_go(worker)
-        for worker in self._roster.take_idle_leavers():
-            self._order(ports.Retire(worker.id))
-            self._expect_exit(worker, now)
-
-    def _fill_seats(self, now: float) -> None:
-        if self._drain.is_begun:
-            self._roster.seats.keep_vacant_unless(self._needs_worker)
-        for seat in self._roster.seats.take_due(now):
-            worker = self._roster.seat_worker(seat, now)
-            self._order(ports.Spawn(worker.id, worker.apps))
+    def _refuse_hopeless(self) -> None:
+        """End the calls that wait for a worker that will not come."""
+        for app in self._calls.queue.lengths():
+            if self._is_hopeless(app):
+                self._endings.give_up(app)
 
     def _report_drained(self) -> None:
         if self._drain.is_begun and not (self._drain.is_done or len(self._roster) or len(self._calls.queue)):
             self._drain.is_done = True
             self._order(ports.ReportDrained())
-
-    def _expect_exit(self, worker: Worker, now: float) -> None:
-        self._roster.kill_by(worker, min(now + self._config.graceful_timeout_s, self._drain.last_moment(now)))
 
     # --- small questions ---
 
@@ -325,9 +330,12 @@ class Pool:
 
     def _is_quiet(self, fact: ports.Fact, now: float) -> bool:
         """Say whether only calls and free slots can follow from the fact: nothing is due, and nobody leaves."""
-        is_calm = now < self._due_at and not self._drain.is_begun and not self._roster.has_leavers
+        is_calm = now < self._due_at and not self._drain.is_begun and self._staffing.is_calm
         return is_calm and type(fact) in _QUIET
 
-    def _needs_worker(self, apps: Apps) -> bool:
-        """Say whether a vacant seat with these apps is to be filled."""
-        return bool(apps) and (not self._drain.is_begun or self._calls.queue.has_work_for(apps))
+    def _is_hopeless(self, app: str) -> bool:
+        """Say whether no worker runs the app or will soon: its circuit is open, or a reload took it away."""
+        if self._roster.has_ready(app):
+            return False
+        is_gone = not self._roster.serves(app) and not self._roster.holds(app)
+        return is_gone or self._staffing.circuits.is_open(app)

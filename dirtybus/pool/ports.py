@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import msgspec
 
+from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 
 __all__ = [
     "BootFailed",
     "CancelRequested",
+    "CommitReload",
     "Dispatch",
     "DrainBegun",
     "Exited",
@@ -22,13 +25,17 @@ __all__ = [
     "Order",
     "Ready",
     "Refuse",
+    "ReloadBegun",
+    "ReportCircuit",
     "ReportDrained",
+    "ReportReload",
     "Resized",
     "Retire",
     "Spawn",
     "Streamed",
     "Submitted",
     "Ticked",
+    "Unresponsive",
 ]
 
 # --- facts --------------------------------------------------------------------------------------------------------
@@ -72,16 +79,38 @@ class BootFailed(msgspec.Struct, frozen=True):
 
 
 class Exited(msgspec.Struct, frozen=True):
-    """The worker's process is gone. ``unbegun`` are calls in it that it certainly did not begin."""
+    """The worker's process is gone. ``unbegun`` are calls in it that it certainly did not begin.
+
+    ``blamed`` are the apps whose doing its end was, as far as that is known; else all of its apps are suspect.
+    """
 
     worker: WorkerId
     unbegun: frozenset[CallId] = frozenset()
+    blamed: tuple[str, ...] = ()
+
+
+class Unresponsive(msgspec.Struct, frozen=True):
+    """The worker's process is there and gives no sign of life."""
+
+    worker: WorkerId
 
 
 class Resized(msgspec.Struct, frozen=True):
     """Somebody wants another number of workers."""
 
     size: int
+
+
+class ReloadBegun(msgspec.Struct, frozen=True):
+    """Replace every worker, and go by other settings and apps once the first new one is ready.
+
+    ``size`` is the number of workers then; the specs have to fit on it.
+    """
+
+    config: DirtyConfig
+    specs: tuple[AppSpec, ...]
+    size: int
+    threads_by_app: Mapping[str, int] = {}
 
 
 class DrainBegun(msgspec.Struct, frozen=True):
@@ -94,7 +123,20 @@ class Ticked(msgspec.Struct, frozen=True):
     """Time passed."""
 
 
-Fact = Submitted | CancelRequested | Streamed | Finished | Ready | BootFailed | Exited | Resized | DrainBegun | Ticked
+Fact = (
+    Submitted
+    | CancelRequested
+    | Streamed
+    | Finished
+    | Ready
+    | BootFailed
+    | Exited
+    | Resized
+    | ReloadBegun
+    | Unresponsive
+    | DrainBegun
+    | Ticked
+)
 
 # --- orders -------------------------------------------------------------------------------------------------------
 
@@ -104,15 +146,17 @@ class KillReason(enum.Enum):
 
     BOOT_TIMEOUT = "it did not finish booting within boot_timeout"
     STUCK = "a call went on after its deadline or cancel and the grace"
+    HEARTBEAT = "it gave no sign of life within heartbeat_timeout"
     RETIRE_TIMEOUT = "it did not leave within graceful_timeout"
     DRAIN_DEADLINE = "the drain deadline passed"
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Start a process that holds these apps."""
+    """Start a process that holds these apps. ``generation`` counts the reloads so far: whose settings it is to have."""
 
     worker: WorkerId
     apps: tuple[str, ...]
+    generation: int = 0
 
 
 class Dispatch(msgspec.Struct, frozen=True):
@@ -152,8 +196,31 @@ class Kill(msgspec.Struct, frozen=True):
     why: KillReason
 
 
+class CommitReload(msgspec.Struct, frozen=True):
+    """The first worker of the generation is ready: its settings and apps hold from now on."""
+
+    generation: int
+
+
+class ReportReload(msgspec.Struct, frozen=True):
+    """The reload is over. Not done: because ``lost`` did not boot, or, without one, because of a drain."""
+
+    generation: int
+    lost: WorkerId | None = None
+    is_done: bool = True
+
+
+class ReportCircuit(msgspec.Struct, frozen=True):
+    """The workers of the app failed too often, or one of them is ready again."""
+
+    app: str
+    is_open: bool
+
+
 class ReportDrained(msgspec.Struct, frozen=True):
     """Nothing is left: no call, no worker."""
 
 
-Order = Spawn | Dispatch | Interrupt | Refuse | Retire | Kill | ReportDrained
+Order = (
+    Spawn | Dispatch | Interrupt | Refuse | Retire | Kill | CommitReload | ReportReload | ReportCircuit | ReportDrained
+)

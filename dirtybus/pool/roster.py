@@ -6,7 +6,7 @@ Never learns which calls wait; it says who could take one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from dirtybus.config import AppSpec, DirtyConfig
@@ -18,6 +18,8 @@ from dirtybus.pool.seats import Seat, Seats
 from dirtybus.pool.slots import Slots
 
 __all__ = ["Roster"]
+
+_NOBODY: Mapping[WorkerId, Worker] = {}
 
 
 class Roster:
@@ -37,12 +39,16 @@ class Roster:
     ) -> None:
         self._config = config
         self._jitter = jitter
-        self._specs = tuple(specs)
         self.seats = Seats(specs, config.workers)
-        self._slots = Slots(config, threads_by_app or {})
+        #: the limits of each generation of workers
+        self._slots = {0: Slots(config, threads_by_app or {})}
+        self._newest = 0
+        #: the generation whose settings and places hold
+        self.current = 0
         self._workers: dict[WorkerId, Worker] = {}
         #: the ready workers of each app, in the order in which they became ready
         self._ready: dict[str, dict[WorkerId, Worker]] = {spec.path: {} for spec in specs}
+        self._served = frozenset(self._ready)
         self._leavers: dict[WorkerId, Worker] = {}
         self._kills: Ranking[WorkerId] = Ranking()
         self._next_id = count(1)
@@ -58,11 +64,15 @@ class Roster:
 
     def serves(self, app: str) -> bool:
         """Say whether the app is one of the specs; each of those has a seat at any time."""
-        return app in self._ready
+        return app in self._served
 
     def has_ready(self, app: str) -> bool:
         """Say whether a ready worker holds the app."""
-        return bool(self._ready[app])
+        return bool(self._ready.get(app))
+
+    def holds(self, app: str) -> bool:
+        """Say whether a living worker, ready or not, that is not about to leave holds the app."""
+        return any(app in worker.apps and worker.phase in (Phase.BOOTING, Phase.READY) for worker in self)
 
     @property
     def has_leavers(self) -> bool:
@@ -72,39 +82,51 @@ class Roster:
     # --- slots ---
 
     def pick(self, lane: Lane) -> Worker | None:
-        """Return the least busy ready worker with room for a call of the lane, the first among equals."""
+        """Return who should run a call of the lane; None when nobody has room.
+
+        That is, of the ready workers with room, one of the newest generation, there the least busy one, and of these
+        the first.
+        """
         best, fewest = None, math.inf
-        for worker in self._ready[lane[0]].values():
-            if len(worker.running) < fewest and self._slots.has_room(worker, lane):
-                best, fewest = worker, len(worker.running)
-                if not fewest:
+        for worker in self._ready.get(lane[0], _NOBODY).values():
+            busy = len(worker.running)
+            if best is not None and (worker.generation, -busy) <= (best.generation, -fewest):
+                continue
+            if self._slots[worker.generation].has_room(worker, lane):
+                best, fewest = worker, busy
+                if not busy and worker.generation == self._newest:
                     break
         return best
 
     def lanes_with_room(self, worker: Worker) -> Iterator[Lane]:
         """Yield the lanes from which the worker can take a call; none when it is not ready."""
-        return self._slots.lanes_with_room(worker) if worker.phase is Phase.READY else iter(())
+        is_ready = worker.phase is Phase.READY
+        return self._slots[worker.generation].lanes_with_room(worker) if is_ready else iter(())
 
     def take_slot(self, worker: Worker, running: Running) -> None:
-        self._slots.take(worker, running)
+        self._slots[worker.generation].take(worker, running)
 
     def free_slot(self, worker: Worker, call_id: CallId) -> Running | None:
-        return self._slots.free(worker, call_id)
+        return self._slots[worker.generation].free(worker, call_id)
 
     # --- a worker's life ---
 
-    def seat_worker(self, seat: Seat, now: float) -> Worker:
-        """Book a new worker on the seat; it boots from ``now`` on."""
-        worker = Worker(WorkerId(next(self._next_id)), seat.index, seat.apps, now)
-        worker.threads = self._slots.threads_for(seat.apps)
+    def seat_worker(self, seat: Seat, apps: Apps, now: float, *, generation: int, as_heir: bool = False) -> Worker:
+        """Book a new worker with ``apps`` on the seat, or as the heir there; it boots from ``now`` on."""
+        worker = Worker(WorkerId(next(self._next_id)), seat.index, apps, now, generation=generation)
+        self._newest = max(self._newest, generation)
+        worker.threads = self._slots[generation].threads_for(apps)
         self._workers[worker.id] = worker
-        self.seats.occupy(seat, worker.id)
+        self.seats.occupy(seat, worker.id, as_heir=as_heir)
         if self._config.boot_timeout_s:
             self.kill_by(worker, now + self._config.boot_timeout_s)
         return worker
 
     def mark_ready(self, worker_id: WorkerId, now: float) -> Worker | None:
-        """Book the end of booting and return the worker; None when it is not booting any more."""
+        """Book the end of booting and return the worker; None when it is not booting any more.
+
+        An heir holds the seat from now on, and whoever held it is let go.
+        """
         worker = self._workers.get(worker_id)
         if worker is None or worker.phase is not Phase.BOOTING:
             return None
@@ -112,6 +134,9 @@ class Roster:
         worker.ready_at = now
         for app in worker.apps:
             self._ready[app][worker_id] = worker
+        seat = self.seats[worker.seat]
+        if seat.heir == worker_id:
+            self._unseat(self.seats.inherit(seat))
         return worker
 
     def mark_broken(self, worker_id: WorkerId) -> Worker | None:
@@ -141,6 +166,13 @@ class Roster:
         self._move(worker, Phase.KILLED)
         self._leavers.pop(worker.id, None)
 
+    def open_seat(self, worker: Worker) -> None:
+        """Let the worker go, and its seat be filled before it is gone."""
+        seat = self.seats[worker.seat]
+        self.let_go(worker)
+        worker.is_seated = False
+        self.seats.vacate(seat, worker.id, -math.inf)
+
     def bury(self, worker_id: WorkerId, now: float) -> Worker | None:
         """Book the exit: take the worker off its seat, which waits for the next one. None when unknown."""
         worker = self._workers.pop(worker_id, None)
@@ -150,8 +182,10 @@ class Roster:
             self._ready[app].pop(worker_id, None)
         self._leavers.pop(worker_id, None)
         self._kills.drop(worker_id)
-        seat = self.seats[worker.seat]
-        self.seats.vacate(seat, now if worker.is_leaving else now + self._mourn(seat, worker, now))
+        if worker.is_seated:
+            seat = self.seats[worker.seat]
+            spawn_at = now if worker.is_leaving else now + self._mourn(seat, worker, now)
+            self.seats.vacate(seat, worker_id, spawn_at)
         return worker
 
     # --- deadlines of workers ---
@@ -177,18 +211,36 @@ class Roster:
         """Aim at ``size`` workers, or as few as the apps allow. Those that must go are let go, idle ones first."""
         size = max(size, self.seats.smallest_size)
         self.seats.grow(size)
-        for seat in self.seats.shrink(size, self._cost_of):
-            if seat.worker is not None:
-                self.let_go(self._workers[seat.worker])
+        self._clear(self.seats.shrink(size, self._cost_of))
 
-    def check(self, is_needed: Callable[[Apps], bool]) -> None:
-        """Raise AssertionError naming what does not add up; ``is_needed`` says which seats must not stay vacant."""
+    def admit_generation(
+        self, generation: int, config: DirtyConfig, specs: Sequence[AppSpec], threads_by_app: Mapping[str, int]
+    ) -> None:
+        """Let workers of a new generation be seated, with apps and limits of their own."""
+        living = {worker.generation for worker in self}
+        self._slots = {known: slots for known, slots in self._slots.items() if known in living or known == self.current}
+        self._slots[generation] = Slots(config, threads_by_app)
+        for spec in specs:
+            self._ready.setdefault(spec.path, {})
+
+    def reconfigure(self, generation: int, config: DirtyConfig, specs: Sequence[AppSpec], plan: Sequence[Apps]) -> None:
+        """Go by the settings and the places of an admitted generation from now on; who lives stays as it is."""
+        self.current = generation
+        self._config = config
+        self._served = frozenset(spec.path for spec in specs)
+        self.seats.replan(specs, plan)
+
+    def trim(self, size: int) -> None:
+        """Give up the seats beyond a plan of so many."""
+        self._clear(self.seats.trim(size))
+
+    def check(self) -> None:
+        """Raise AssertionError naming what does not add up."""
         self._kills.check()
-        self.seats.check(self._workers.keys(), is_needed)
+        self.seats.check([worker.id for worker in self if worker.is_seated])
         for worker in self:
-            self._slots.check(worker)
-            assert self.seats[worker.seat].worker == worker.id, f"worker {worker.id} is not on its seat"
-            assert worker.apps == self.seats[worker.seat].apps, f"worker {worker.id} holds other apps than its seat"
+            self._slots[worker.generation].check(worker)
+            assert worker.is_seated or worker.is_leaving, f"worker {worker.id} has no seat and stays"
             assert (worker.kill_at is not None) == (worker.id in self._kills), f"worker {worker.id} has no alarm"
             is_ready = worker.phase is Phase.READY
             listed = [app for app, ready in self._ready.items() if worker.id in ready]
@@ -196,6 +248,18 @@ class Roster:
             if worker.phase is Phase.DRAINING:
                 assert worker.kill_at is not None or worker.id in self._leavers, f"worker {worker.id} may never leave"
         assert all(ready.keys() <= self._workers.keys() for ready in self._ready.values()), "a dead worker is listed"
+
+    def _clear(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            for worker_id in (seat.worker, seat.heir):
+                if worker_id is not None:
+                    self.let_go(self._workers[worker_id])
+
+    def _unseat(self, worker_id: WorkerId | None) -> None:
+        if worker_id is not None:
+            worker = self._workers[worker_id]
+            worker.is_seated, worker.is_leaving = False, True
+            self.let_go(worker)
 
     def _move(self, worker: Worker, phase: Phase) -> None:
         """Book the phase; the patience with the former one, and the calls that it allowed, end with it."""
@@ -211,7 +275,8 @@ class Roster:
 
     def _cost_of(self, seat: Seat) -> tuple[int, ...]:
         """Rank a seat for giving up: what would be lost, then the newest first."""
-        worker = None if seat.worker is None else self._workers[seat.worker]
+        held_by = seat.heir if seat.worker is None else seat.worker
+        worker = None if held_by is None else self._workers[held_by]
         if worker is None or worker.phase in (Phase.DRAINING, Phase.KILLED):
             return 1 if seat.apps else 0, 0, -seat.index
         return 2 if worker.phase is Phase.BOOTING else 3, len(worker.running), -seat.index

@@ -1,4 +1,4 @@
-"""The places for workers: how many, what each holds, which are vacant and from when they may be filled.
+"""The places for workers: how many, what each is for, which are vacant and from when they may be filled.
 
 Never learns what a worker is doing; who resizes says which seats are cheapest to give up.
 """
@@ -6,7 +6,7 @@ Never learns what a worker is doing; who resizes says which seats are cheapest t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dirtybus.config import AppSpec
@@ -20,21 +20,29 @@ __all__ = ["Seat", "Seats"]
 
 @dataclass(slots=True)
 class Seat:
-    """A place for one worker. A surplus one is given up as soon as its worker is gone.
+    """A place for one worker, and for its heir while that boots. A surplus one is given up when both are gone.
 
-    ``deaths`` counts those in a row; ``spawn_at`` is the moment from which the next worker may be started.
+    ``deaths`` counts those in a row; ``spawn_at`` is the moment from which the next worker or heir may be started.
     """
 
     index: int
     apps: Apps
     worker: WorkerId | None = None
+    heir: WorkerId | None = None
     deaths: int = 0
     spawn_at: float = -math.inf
     is_surplus: bool = False
 
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nobody holds it or is about to."""
+        return self.worker is None and self.heir is None
+
 
 class Seats:
     """All seats by index. A seat that holds a limited app is never given up: its app would fall below its number.
+
+    A vacant seat that is for some app either waits for its moment, or rests: it was due, and could not be filled yet.
 
     Raises:
         ConfigError: the specs do not fit on ``size`` seats.
@@ -45,8 +53,9 @@ class Seats:
         self._unlimited = placement.unlimited_apps(specs)
         self._seats = {index: Seat(index, apps) for index, apps in enumerate(placement.plan(specs, size))}
         self._vacant: Ranking[int] = Ranking()
+        self._resting: dict[int, Seat] = {}
         for seat in self:
-            self.vacate(seat, -math.inf)
+            self._open(seat)
 
     def __iter__(self) -> Iterator[Seat]:
         return iter(self._seats.values())
@@ -63,79 +72,137 @@ class Seats:
     def smallest_size(self) -> int:
         return placement.smallest_size((seat.apps for seat in self), self._unlimited)
 
-    def occupy(self, seat: Seat, worker: WorkerId) -> None:
-        """Book the worker on the seat."""
-        self._vacant.drop(seat.index)
-        seat.worker = worker
+    def staying(self) -> list[Seat]:
+        """Return the seats that are meant to stay, by index."""
+        return sorted((seat for seat in self if not seat.is_surplus), key=lambda seat: seat.index)
 
-    def vacate(self, seat: Seat, spawn_at: float) -> None:
-        """Book the worker's end: the seat waits for the next one from ``spawn_at`` on, or is gone if surplus."""
-        seat.worker = None
+    # --- who sits where ---
+
+    def occupy(self, seat: Seat, worker: WorkerId, *, as_heir: bool = False) -> None:
+        """Book the worker on the seat, or as the heir of whoever holds it."""
+        self._close(seat)
+        if as_heir:
+            seat.heir = worker
+        else:
+            seat.worker = worker
+
+    def inherit(self, seat: Seat) -> WorkerId | None:
+        """Let the heir hold the seat; returns who held it before."""
+        before, seat.worker, seat.heir = seat.worker, seat.heir, None
+        return before
+
+    def vacate(self, seat: Seat, worker: WorkerId, spawn_at: float) -> None:
+        """Book the end of the holder or of the heir: the next may be started from ``spawn_at`` on."""
+        if seat.worker == worker:
+            seat.worker = None
+        else:
+            seat.heir = None
         seat.spawn_at = spawn_at
+        if not seat.is_vacant:
+            return
         if seat.is_surplus:
             del self._seats[seat.index]
-        elif seat.apps:
-            self._vacant.put(seat.index, spawn_at)
+        else:
+            self._open(seat)
+
+    # --- vacancies ---
 
     def take_due(self, now: float) -> list[Seat]:
-        """Take out the vacant seats whose moment has come; the caller fills them."""
-        return [self._seats[index] for index in self._vacant.take_until(now)]
+        """Take out the vacant seats whose moment has come, rested ones too; the caller fills them or lets them rest."""
+        rested, self._resting = list(self._resting.values()), {}
+        return [*rested, *(self._seats[index] for index in self._vacant.take_until(now))]
+
+    def rest(self, seat: Seat) -> None:
+        """Let a due seat wait for a fact rather than for time."""
+        self._resting[seat.index] = seat
 
     def vacant_until(self, app: str) -> float:
         """Return when the next worker with ``app`` may be started; minus infinity when one lives, infinity: never."""
-        moments = [seat.spawn_at if seat.worker is None else -math.inf for seat in self if app in seat.apps]
+        moments = [seat.spawn_at if seat.is_vacant else -math.inf for seat in self if app in seat.apps]
         return min(moments, default=math.inf)
 
     def next_spawn_at(self) -> float | None:
         """Return the next moment at which a vacant seat may be filled; None when none waits for that."""
         return self._vacant.first_rank()
 
-    def keep_vacant_unless(self, is_needed: Callable[[Apps], bool]) -> None:
-        """Let only those vacant seats wait for a worker whose apps are needed; the others may be asked again."""
-        for seat in self:
-            if seat.worker is not None:
-                continue
-            if is_needed(seat.apps):
-                self._vacant.put(seat.index, seat.spawn_at)
-            else:
-                self._vacant.drop(seat.index)
+    # --- size and plan ---
 
     def grow(self, size: int) -> None:
         """Keep surplus seats again, then add seats with the unlimited apps, until ``size`` stay."""
         for seat in self:
             if seat.is_surplus and self.size < size:
                 seat.is_surplus = False
+                seat.apps = seat.apps or self._unlimited
         while self.size < size:
-            index = next(i for i in range(len(self._seats) + 1) if i not in self._seats)
-            seat = self._seats[index] = Seat(index, self._unlimited)
-            self.vacate(seat, -math.inf)
+            self._add(self._unlimited)
 
     def shrink(self, size: int, cost: Callable[[Seat], tuple[int, ...]]) -> list[Seat]:
-        """Give up the cheapest seats until ``size`` stay. Return those with a worker; the others are gone at once."""
+        """Give up the cheapest seats until ``size`` stay. Return those that are held; the others are gone at once."""
         able = [seat for seat in self if not seat.is_surplus and self._may_go(seat.apps)]
-        leaving = sorted(able, key=cost)[: max(0, self.size - size)]
-        for seat in leaving:
-            seat.is_surplus = True
-            if seat.worker is None:
-                self._vacant.drop(seat.index)
-                del self._seats[seat.index]
-        return [seat for seat in leaving if seat.worker is not None]
+        return self._give_up(sorted(able, key=cost)[: max(0, self.size - size)])
 
-    def check(self, workers: Collection[WorkerId], is_needed: Callable[[Apps], bool]) -> None:
-        """Raise AssertionError naming what does not add up."""
+    def replan(self, specs: Sequence[AppSpec], plan: Sequence[Apps]) -> None:
+        """Let the seats be for what ``plan`` says, in the order of their indices; missing ones are added.
+
+        Seats beyond the plan stay for now, for no app; `trim` gives them up.
+        """
+        self._specs = tuple(specs)
+        self._unlimited = placement.unlimited_apps(specs)
+        staying = self.staying()
+        for seat in self:
+            seat.apps = ()
+        for seat, apps in zip(staying, plan, strict=False):
+            seat.apps = apps
+        for seat in staying:
+            if seat.is_vacant:
+                self._close(seat)
+                self._open(seat)
+        for apps in plan[len(staying) :]:
+            self._add(apps)
+
+    def trim(self, size: int) -> list[Seat]:
+        """Give up the seats beyond the plan until ``size`` stay. Return those that are held."""
+        return self._give_up(self.staying()[size:])
+
+    def check(self, workers: Collection[WorkerId]) -> None:
+        """Raise AssertionError naming what does not add up; ``workers`` are those that hold a seat or are an heir."""
         self._vacant.check()
-        seated = [seat.worker for seat in self if seat.worker is not None]
+        seated = [worker for seat in self for worker in (seat.worker, seat.heir) if worker is not None]
         assert sorted(seated) == sorted(workers), f"workers {sorted(workers)} live, {sorted(seated)} are seated"
         for index, seat in self._seats.items():
             assert index == seat.index, f"seat {seat.index} is filed under {index}"
-            assert seat.worker is None or index not in self._vacant, f"seat {index} is occupied and vacant at once"
-            assert seat.worker is not None or not seat.is_surplus, f"surplus seat {index} stays without a worker"
-            if seat.worker is None and is_needed(seat.apps):
-                assert index in self._vacant, f"seat {index} is needed, and waits for no worker"
+            waits = (index in self._vacant) + (index in self._resting)
+            assert waits == (seat.is_vacant and bool(seat.apps)), f"seat {index} waits {waits} times for a worker"
+            assert not (seat.is_vacant and seat.is_surplus), f"surplus seat {index} stays without a worker"
+        assert self._resting.keys() <= self._seats.keys(), "a seat rests that is gone"
         for spec in self._specs:
             held = sum(1 for seat in self if spec.path in seat.apps)
             assert spec.workers is None or held == spec.workers, f"{held} seats hold {spec}"
             assert held or not self._seats, f"no seat holds {spec}"
+
+    def _add(self, apps: Apps) -> None:
+        index = next(i for i in range(len(self._seats) + 1) if i not in self._seats)
+        seat = self._seats[index] = Seat(index, apps)
+        self._open(seat)
+
+    def _give_up(self, leaving: Iterable[Seat]) -> list[Seat]:
+        held = []
+        for seat in leaving:
+            seat.is_surplus = True
+            if seat.is_vacant:
+                self._close(seat)
+                del self._seats[seat.index]
+            else:
+                held.append(seat)
+        return held
+
+    def _open(self, seat: Seat) -> None:
+        if seat.apps:
+            self._vacant.put(seat.index, seat.spawn_at)
+
+    def _close(self, seat: Seat) -> None:
+        self._vacant.drop(seat.index)
+        self._resting.pop(seat.index, None)
 
     def _may_go(self, apps: Apps) -> bool:
         return all(app in self._unlimited for app in apps)

@@ -14,10 +14,14 @@ __all__ = ["PoolSnapshot", "SeatView", "WorkerView"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """One worker. ``running`` are the calls that take a slot, ``abandoned`` those of them that nobody waits for."""
+    """One worker. ``running`` are the calls that take a slot, ``abandoned`` those of them that nobody waits for.
+
+    ``generation`` counts the reloads before its start.
+    """
 
     id: WorkerId
     seat: int
+    generation: int
     apps: Apps
     phase: Phase
     age_s: float
@@ -29,6 +33,7 @@ class WorkerView:
         return cls(
             id=worker.id,
             seat=worker.seat,
+            generation=worker.generation,
             apps=worker.apps,
             phase=worker.phase,
             age_s=now - worker.born_at,
@@ -54,7 +59,7 @@ class SeatView:
             apps=seat.apps,
             worker=seat.worker,
             deaths=seat.deaths,
-            spawn_in_s=max(0.0, seat.spawn_at - now) if seat.worker is None and seat.apps else None,
+            spawn_in_s=max(0.0, seat.spawn_at - now) if seat.is_vacant and seat.apps else None,
         )
 
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dirtybus.errors import ConfigError
 
 __all__ = [
+    "ASK_FOR_LOG_FILES",
+    "ASK_FOR_STACKS",
     "address_of",
-    "block_stop_signals",
+    "block_signals_of_workers",
     "connect_within",
     "die_with_parent",
     "has_news",
+    "heed_owner_signals",
     "inherited_socket",
     "leave_stop_signals_to_parent",
+    "oom_kills",
     "open_pidfd",
     "peer_uid",
 ]
@@ -29,6 +34,10 @@ _PR_SET_PDEATHSIG = 1
 _TIME = struct.Struct("@ll")  # struct timeval
 #: what a terminal or a service manager sends to the whole process group
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: what an owner sends to a worker: open your log files anew; print the stack of every thread
+ASK_FOR_LOG_FILES = signal.SIGUSR1
+ASK_FOR_STACKS = signal.SIGUSR2
+_OWNER_SIGNALS = (ASK_FOR_LOG_FILES, ASK_FOR_STACKS)
 
 
 def peer_uid(sock: socket.socket) -> int | None:
@@ -79,9 +88,23 @@ def connect_within(sock: socket.socket, address: str, timeout_s: float | None) -
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(0, 0))
 
 
-def block_stop_signals() -> None:
-    """Hold back SIGINT, SIGTERM and SIGHUP from this thread and from the processes that it starts."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+def block_signals_of_workers() -> None:
+    """Hold back from this thread, and from the processes that it starts, what a worker is not ready for at birth.
+
+    A worker lets the signals in by `leave_stop_signals_to_parent` and `heed_owner_signals`.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*_STOP_SIGNALS, *_OWNER_SIGNALS))
+
+
+def heed_owner_signals(reopen_log_files: Callable[[], object]) -> None:
+    """Do what the owner asks for by signal: print the stack of every thread, or call ``reopen_log_files``.
+
+    Stacks are printed to descriptor 2 whatever the process is doing, also in C code that holds the interpreter lock;
+    the files are seen to between two instructions of the main thread.
+    """
+    faulthandler.register(ASK_FOR_STACKS, file=2, all_threads=True, chain=False)
+    signal.signal(ASK_FOR_LOG_FILES, lambda number, frame: reopen_log_files())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OWNER_SIGNALS)
 
 
 def leave_stop_signals_to_parent() -> None:
@@ -96,9 +119,13 @@ def leave_stop_signals_to_parent() -> None:
             signal.siginterrupt(number, False)
     # held back while a fork is under way: one that comes before the child treats them as it should waits for that
     os.register_at_fork(
-        before=block_stop_signals, after_in_child=_take_stop_signals, after_in_parent=_unblock_stop_signals
+        before=_block_stop_signals, after_in_child=_take_stop_signals, after_in_parent=_unblock_stop_signals
     )
     _unblock_stop_signals()
+
+
+def _block_stop_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
 
 def _unblock_stop_signals() -> None:
@@ -139,6 +166,35 @@ def open_pidfd(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:  # e.g. a sandbox that forbids the call
         return None
+
+
+def oom_kills() -> int | None:
+    """Return how many processes the kernel has killed for want of memory, in our control group or else on the machine.
+
+    None where the system does not say.
+    """
+    for path in _oom_counters():
+        try:
+            with open(path, encoding="ascii") as file:
+                counts = dict(line.split() for line in file)
+            return int(counts["oom_kill"])
+        except (OSError, ValueError, KeyError):
+            continue  # not this version of control groups, or not this system
+    return None
+
+
+def _oom_counters() -> Iterator[str]:
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        groups = []
+    for _, controllers, path in groups:
+        if not controllers:
+            yield f"/sys/fs/cgroup{path}/memory.events"
+        elif "memory" in controllers.split(","):
+            yield f"/sys/fs/cgroup/memory{path}/memory.oom_control"
+    yield "/proc/vmstat"
 
 
 def inherited_socket(fd: int) -> socket.socket:

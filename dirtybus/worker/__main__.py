@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Boot, Inspect, Inspected, Message
+from dirtybus.protocol.messages import Boot, Booting, Inspect, Inspected, Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
-from dirtybus.transport.posix import die_with_parent, inherited_socket, leave_stop_signals_to_parent
+from dirtybus.transport.posix import (
+    die_with_parent,
+    heed_owner_signals,
+    inherited_socket,
+    leave_stop_signals_to_parent,
+)
+from dirtybus.transport.pulse import give_pulse
 
 __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Run the worker whose link and claims are the descriptors ``argv[:2]``.
+    """Run the worker whose link, claims and pulse are the descriptors ``argv[:3]``.
 
-    The rest of ``argv`` are the payload limit and the owner's pid.
+    The rest of ``argv`` are the payload limit and the owner's pid. A pulse of -1 means that nobody will feel it.
 
     Returns:
         the exit code: 0 after an orderly end, 1 when it could not boot or its owner is gone. Never 3 or 4, which
         old gunicorn masters take for a command to stop.
     """
     try:
-        fd, claims_fd, max_payload_bytes, owner_pid = (int(arg) for arg in argv[:4])
+        fd, claims_fd, pulse_fd, max_payload_bytes, owner_pid = (int(arg) for arg in argv[:5])
     except ValueError:
         sys.stderr.write("dirtybus.worker is started by an arbiter; to serve an app, type: dirtybus run module:Class\n")
         return 2
+    heed_owner_signals(_reopen_log_files)
     leave_stop_signals_to_parent()
     dies_with_owner = die_with_parent(owner_pid)
     link = BlockingLink(inherited_socket(fd), Connection(Side.CALLEE, max_payload_bytes))
     claims = Claims.attach(claims_fd)
+    if pulse_fd >= 0:
+        give_pulse(pulse_fd)
     order = link.receive()
     if order is None:
         return 1
@@ -63,6 +73,7 @@ def _inspect(link: BlockingLink, head: Inspect) -> int:
     from dirtybus.worker.host import BootStep, boot_step, inspect_class
 
     def look_at(path: str) -> Any:
+        link.send(Message(Booting(step="import", app=path)))
         cls = inspect_class(path)
         return boot_step("inspect", path, lambda: msgspec.to_builtins(app_info(path, cls), enc_hook=repr))
 
@@ -73,6 +84,17 @@ def _inspect(link: BlockingLink, head: Inspect) -> int:
         send_boot_failure(link.send, exc)
         return 1
     return 0
+
+
+def _reopen_log_files() -> None:
+    """See to it in a thread of its own: the main thread, which the signal interrupted, may be writing a record."""
+    from dirtybus.log_files import reopen_log_files
+
+    def reopen() -> None:
+        for problem in reopen_log_files():
+            sys.stderr.write(f"{problem}\n")
+
+    threading.Thread(target=reopen, name="dirtybus-log-files", daemon=True).start()
 
 
 if __name__ == "__main__":

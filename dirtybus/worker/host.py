@@ -47,11 +47,13 @@ class AppHost:
     Args:
         paths: import paths ``module:Class``.
         await_result: how the result of an ``async def`` life-cycle method is waited for.
+        on_step: told of each step of an app's boot before it begins.
     """
 
-    def __init__(self, paths: Sequence[str], await_result: AwaitResult) -> None:
+    def __init__(self, paths: Sequence[str], await_result: AwaitResult, on_step: Callable[[str, str], None]) -> None:
         self._paths = tuple(paths)
         self._await_result = await_result
+        self._on_step = on_step
         self._apps: dict[str, Any] = {}
         self._infos: dict[str, AppInfo] = {}
         self._inited: list[str] = []
@@ -64,12 +66,12 @@ class AppHost:
         Raises:
             BootStep: the first failure; apps that were initialised before it are closed by `close`.
         """
-        classes = {path: inspect_class(path) for path in self._paths}
+        classes = {path: self._step("import", path, partial(load_class, path)) for path in self._paths}
         for path, cls in classes.items():
-            self._apps[path] = boot_step("__init__", path, cls)
+            self._apps[path] = self._step("__init__", path, cls)
             self._infos[path] = app_info(path, cls)
         for path in self._paths:
-            boot_step("init", path, partial(self._run, self._apps[path].init))
+            self._step("init", path, partial(self._run, self._apps[path].init))
             self._inited.append(path)
 
     def close(self, on_error: Callable[[str, BaseException], None]) -> None:
@@ -105,6 +107,10 @@ class AppHost:
         if not is_public(action):
             raise action_not_found(type(app), action, path)
         return lambda *args, **kwargs: app(action, *args, **kwargs)
+
+    def _step(self, step: str, path: str, run: Callable[[], T]) -> T:
+        self._on_step(step, path)
+        return boot_step(step, path, run)
 
     def _run(self, method: Callable[[], Any]) -> Any:
         result = method()

@@ -16,6 +16,7 @@ from dirtybus.protocol.codec import importable_types
 from dirtybus.protocol.messages import (
     Answer,
     Boot,
+    Booting,
     Call,
     Cancel,
     Credit,
@@ -62,7 +63,7 @@ class Worker:
         self._link = link
         self._reader = LinkReader(link, self._take, self._leave_as_orphan)
         self._side_loop = SideLoop(self._reader.start_thread)
-        self._host = AppHost(boot.apps, self._side_loop.wait_for)
+        self._host = AppHost(boot.apps, self._side_loop.wait_for, self._tell_step)
         self._runner = Runner(self._host, self._side_loop, self._send, claims.claim, self._reader)
         self._asks = AsksOfThread(self._send, self._reader)
         self._logs = LogForwarder(self._send, boot.log_level)
@@ -100,7 +101,11 @@ class Worker:
             self._run_hook("dirty_worker_init", self._boot.worker_init, self)
 
     def _run_hook(self, name: str, path: str, *args: Any) -> None:
+        self._tell_step(name, None)
         boot_step(name, None, lambda: import_object(path)(*args))
+
+    def _tell_step(self, step: str, app: str | None) -> None:
+        self._send(Message(Booting(step=step, app=app)))
 
     # --- serve ---
 

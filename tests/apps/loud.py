@@ -8,7 +8,9 @@ import logging
 import os
 import sys
 import threading
+import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 from dirtybus import DirtyApp, current_call
@@ -104,8 +106,35 @@ class Loud(DirtyApp):
             os._exit(0)
         return os.waitpid(pid, 0)[1]
 
+    def to_a_file_of_its_own(self, directory: str, span_s: float) -> None:
+        logger = logging.getLogger("of_its_own")
+        logger.addHandler(logging.FileHandler(f"{directory}/{os.getpid()}.log"))
+        logger.warning("one")
+        time.sleep(span_s)
+
+    def to_a_file_slowly(self, path: str) -> str:
+        """Stay in the middle of a record, with the handler's lock, until a file tells to go on."""
+        handler = logging.FileHandler(path, delay=False)
+        handler.setFormatter(Slow(Path(path)))
+        logger = logging.getLogger("slow")
+        logger.addHandler(handler)
+        logger.warning("one")
+        return "written"
+
     def echo(self, value: Any) -> Any:
         return value
+
+
+class Slow(logging.Formatter):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def format(self, record: logging.LogRecord) -> str:
+        self.path.with_suffix(".began").touch()
+        while not self.path.with_suffix(".go").exists():
+            time.sleep(0.005)
+        return super().format(record)
 
 
 class Printer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
+from pathlib import Path
 
-from dirtybus import DirtyApp
+from dirtybus import DirtyApp, action, current_call
 
 
 class Stuck(DirtyApp):
@@ -19,3 +22,25 @@ class Stuck(DirtyApp):
     def in_c(self) -> None:
         """Hold the interpreter lock in C code for far longer than any test lasts."""
         re.match(r"(a+)+$", "a" * 64 + "b")
+
+    def stopped(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    @action(idempotent=True)
+    def stopped_once(self, path: str) -> int:
+        """Stop the worker at the first attempt only."""
+        if not Path(path).exists():
+            Path(path).touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return current_call().attempt
+
+    @action(idempotent=True)
+    def stopped_each_time(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def busy(self, span_s: float) -> str:
+        """Compute in Python, which lets other threads run now and then."""
+        until = time.monotonic() + span_s
+        while time.monotonic() < until:
+            pass
+        return "done"

@@ -165,7 +165,7 @@ async def test_a_worker_inherits_its_own_descriptor_only() -> None:
     async with serving(workers=2, socket=None) as arbiter:
         for fds in [await arbiter.call(BASIC, "descriptors") for _ in range(2)]:
             sockets = [fd for fd in fds if fd.startswith("socket:")]
-            assert len(sockets) == 1
+            assert len(sockets) == 2, "its link and its pulse"
             assert not [fd for fd in fds if "anon_inode" in fd or "/tests/" in fd]
 
 

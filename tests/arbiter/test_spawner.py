@@ -9,14 +9,14 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from socket import socket
 
 import psutil
 import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.arbiter.environment import child_environment
-from dirtybus.arbiter.spawner import ChildProcess, ExitStatus, ProcessSpawner
+from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.spawner import ChildProcess, ProcessSpawner
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed, WorkerLost
 from dirtybus.events import WorkerExited, WorkerReady
@@ -32,11 +32,11 @@ class Refusing(ProcessSpawner):
     failing: Exception | None = None
     refused = 0
 
-    def _popen(self, theirs: socket, claims_fd: int) -> subprocess.Popen[bytes]:
+    def _popen(self, *fds: int) -> subprocess.Popen[bytes]:
         if self.failing is not None:
             self.refused += 1
             raise self.failing
-        return super()._popen(theirs, claims_fd)
+        return super()._popen(*fds)
 
 
 class Story:

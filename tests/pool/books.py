@@ -45,8 +45,14 @@ class SeenWorker:
     is_let_go: bool = False
     is_told: bool = False
     is_killed: bool = False
+    is_silent: bool = False
     must_leave_by: float = math.inf
     running: list[CallId] = field(default_factory=list)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Say whether its end is held against the calls in it."""
+        return self.is_silent or not self.is_killed
 
     @property
     def is_booting(self) -> bool:
@@ -116,5 +122,5 @@ class Books:
         if seen.call.id in self.unbegun:
             return True
         is_late = seen.call.expires_at is not None and self.now >= seen.call.expires_at
-        is_poison = not self.dead.is_killed and seen.crashes >= self.config.crash_limit
+        is_poison = self.dead.is_suspect and seen.crashes >= self.config.crash_limit
         return seen.call.idempotent and not (seen.has_streamed or is_late or is_poison)

@@ -105,6 +105,9 @@ class Rules(Books):
                 assert self.fact == ports.CancelRequested(seen.call.id)
             case Refusal.DRAINING:
                 assert (is_new and self.deadline < math.inf) or self.now >= self.deadline
+            case Refusal.RELEASED:
+                assert isinstance(self.fact, ports.DrainBegun)
+                assert seen.call.released_by_drain
             case Refusal.UNKNOWN_APP:
                 assert is_new
                 assert seen.call.app not in self.specs
@@ -117,7 +120,7 @@ class Rules(Books):
                 assert self.dead is not None
                 assert seen.worker == self.dead.id
                 assert not self.may_rerun(seen)
-                is_poison = seen.call.idempotent and not self.dead.is_killed and seen.crashes >= self.config.crash_limit
+                is_poison = seen.call.idempotent and self.dead.is_suspect and seen.crashes >= self.config.crash_limit
                 assert is_poison == (why is Refusal.POISONED)
             case Refusal.NO_WORKERS:
                 assert is_new
@@ -158,6 +161,10 @@ class Rules(Books):
                     and self.now >= (seen.abandoned_at or 0.0) + self.config.cancel_grace_s
                     for seen in graces
                 )
+            case KillReason.HEARTBEAT:
+                assert self.fact == ports.Unresponsive(worker.id)
+                assert worker.running
+                worker.is_silent = True
             case KillReason.DRAIN_DEADLINE:
                 assert self.now >= self.deadline
                 assert worker.running

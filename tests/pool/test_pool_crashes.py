@@ -9,6 +9,7 @@ from dirtybus.pool.ports import (
     BootFailed,
     CancelRequested,
     Dispatch,
+    DrainBegun,
     Exited,
     Finished,
     Kill,
@@ -19,6 +20,7 @@ from dirtybus.pool.ports import (
     Streamed,
     Submitted,
     Ticked,
+    Unresponsive,
 )
 from tests.pool.boxes import APP, C1, C2, C3, W1, W2, W3, call, only, ready_pool, specs, submit
 
@@ -222,3 +224,29 @@ def test_a_new_call_does_not_wait_for_a_worker_whose_backoff_is_long() -> None:
     pool.step(Exited(WorkerId(4)), now)
     assert submit(pool, 2, now=now) == [Refuse(C2, Refusal.NO_WORKERS)]
     assert submit(pool, 3, now=now + 2.5) == []
+
+
+def test_a_worker_with_calls_that_gives_no_sign_of_life_is_killed_once() -> None:
+    pool = ready_pool(workers=2)
+    submit(pool, 1)
+    assert pool.step(Unresponsive(W2), 1.0) == [], "it has no calls; whoever waits for it is nobody"
+    assert pool.step(Unresponsive(W1), 1.0) == [Kill(W1, KillReason.HEARTBEAT)]
+    assert pool.step(Unresponsive(W1), 2.0) == []
+    assert Refuse(C1, Refusal.WORKER_LOST, W1, 1) in pool.step(Exited(W1), 2.0)
+
+
+def test_a_silent_worker_that_was_let_go_is_killed_too() -> None:
+    pool = ready_pool()
+    submit(pool, 1)
+    pool.step(DrainBegun(60.0), 0.0)
+    assert pool.step(Unresponsive(W1), 1.0) == [Kill(W1, KillReason.HEARTBEAT)]
+
+
+def test_a_call_that_silences_its_workers_is_poison() -> None:
+    pool = ready_pool(crash_limit=2, restart_delay_s=0.0)
+    submit(pool, call(1, idempotent=True))
+    for worker, now in ((W1, 1.0), (W2, 2.0)):
+        pool.step(Ready(worker), now)
+        pool.step(Unresponsive(worker), now)
+        orders = pool.step(Exited(worker), now)
+    assert Refuse(C1, Refusal.POISONED, W2, 2) in orders

@@ -193,3 +193,26 @@ def test_the_other_calls_of_a_killed_worker_are_refused_at_the_deadline() -> Non
     pool.step(DrainBegun(3.0), 0.0)
     assert pool.step(Ticked(), 1.0) == [Kill(W1, KillReason.STUCK)]
     assert pool.step(Ticked(), 3.0) == [Refuse(C4, Refusal.DRAINING, W1, 1)]
+
+
+def test_a_drain_releases_at_once_what_it_is_not_to_wait_for_and_waits_for_the_rest() -> None:
+    pool = ready_pool(threads=2, cancel_grace_s=5.0)
+    submit(pool, call(1, released_by_drain=True), 2, call(3, released_by_drain=True), 4)
+    assert pool.step(DrainBegun(60.0), 1.0) == [
+        Refuse(C3, Refusal.RELEASED),
+        Refuse(C1, Refusal.RELEASED, W1, 1),
+        Interrupt(W1, C1),
+    ]
+    assert pool.step(DrainBegun(60.0), 1.5) == []
+    assert pool.step(Finished(W1, C1), 2.0) == [Dispatch(W1, C4, 1)]
+    pool.step(Finished(W1, C2), 2.0)
+    assert pool.step(Finished(W1, C4), 2.0) == [Retire(W1)]
+
+
+def test_a_released_call_that_goes_on_is_killed_after_the_grace() -> None:
+    pool = ready_pool(cancel_grace_s=5.0)
+    submit(pool, call(1, released_by_drain=True))
+    pool.step(DrainBegun(60.0), 1.0)
+    assert pool.wake_at() == 6.0
+    assert pool.step(Ticked(), 6.0) == [Kill(W1, KillReason.STUCK)]
+    assert pool.step(Exited(W1), 6.1) == [ReportDrained()]

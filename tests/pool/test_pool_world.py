@@ -38,6 +38,7 @@ def configs(draw: st.DrawFn) -> DirtyConfig:
         restart_delay_s=1.0,
         restart_delay_max_s=3.0,
         healthy_after_s=4.0,
+        max_restarts=None,
     )
 
 
@@ -51,6 +52,7 @@ def calls(draw: st.DrawFn) -> Call:
         kind=draw(st.sampled_from([ActionKind.SYNC, ActionKind.SYNC, ActionKind.ASYNC])),
         idempotent=draw(st.booleans()),
         on_cancel=draw(st.sampled_from(OnCancel)),
+        released_by_drain=draw(st.booleans()),
     )
 
 
@@ -168,6 +170,11 @@ class HostileWorld(RuleBasedStateMachine):
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
         self.world.exit(data.draw(st.sampled_from(sorted(self.world.workers))))
+
+    @precondition(some_worker)
+    @rule(data=st.data())
+    def fall_silent(self, data: st.DataObject) -> None:
+        self.world.fall_silent(self.one_worker(data))
 
     @precondition(some_worker)
     @rule(data=st.data())

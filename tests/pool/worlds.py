@@ -94,7 +94,7 @@ class World(Rules):
             self.calls[call_id].has_streamed = True
         self.feed(ports.Streamed(call_id))
 
-    def exit(self, worker_id: WorkerId, unbegun: frozenset[CallId] = frozenset()) -> None:
+    def exit(self, worker_id: WorkerId, unbegun: frozenset[CallId] = frozenset(), blamed: tuple[str, ...] = ()) -> None:
         worker = self.workers.pop(worker_id, None)
         held = list(worker.running) if worker is not None else []
         self.unbegun = frozenset(c for c in unbegun & set(held) if self.calls[c].ended is None)
@@ -104,14 +104,20 @@ class World(Rules):
                 if call_id in self.unbegun:
                     self.calls[call_id].attempt -= 1  # that run never was
                 else:
-                    self.calls[call_id].crashes += not worker.is_killed
+                    self.calls[call_id].crashes += worker.is_suspect
         self.dead = worker
-        self.feed(ports.Exited(worker_id, unbegun))
+        self.feed(ports.Exited(worker_id, unbegun, blamed))
         for call_id in held:
             seen = self.calls[call_id]
             assert seen.ended is not None or seen.worker not in (None, worker_id) or self.may_rerun(seen)
             if seen.worker == worker_id:
                 seen.worker = None
+
+    def fall_silent(self, worker_id: WorkerId) -> None:
+        worker = self.workers.get(worker_id)
+        is_dead = worker is not None and worker.running and not worker.is_killed
+        self.feed(ports.Unresponsive(worker_id))
+        assert worker is None or not is_dead or worker.is_silent, "a worker that gave no sign of life was left alone"
 
     def book_death(self, worker: SeenWorker) -> None:
         was_let_go = worker.is_let_go
@@ -136,6 +142,7 @@ class World(Rules):
         for worker in self.workers.values():
             worker.must_leave_by = min(worker.must_leave_by, self.last_moment())
         self.feed(ports.DrainBegun(self.now + within_s))
+        assert all(seen.ended for seen in self.calls.values() if seen.call.released_by_drain)
 
     # --- what must hold after every step ---
 

@@ -170,3 +170,14 @@ async def test_a_close_that_fails_is_logged_and_the_others_are_closed(tmp_path: 
     assert heard.of("close() of tests.apps.odd:Leaving failed: SystemExit: 3")
     assert "printed in close" in heard.texts()
     assert heard.of("worker 1 left")
+
+
+async def test_an_action_that_gets_no_memory_fails_and_its_worker_lives_on() -> None:
+    hungry = "tests.apps.endless:Hungry"
+    async with serving(hungry) as arbiter:
+        (worker,) = arbiter.status()["workers"]
+        with pytest.raises(DirtyAppError) as caught:
+            await arbiter.call(hungry, "take", 1 << 30)
+        assert caught.value.error_type == "MemoryError"
+        assert await arbiter.call(hungry, "take", 1000) == 1000
+        assert [w["pid"] for w in arbiter.status()["workers"]] == [worker["pid"]]

@@ -1,0 +1,35 @@
+"""A rolling reload: which seats still have a worker of an older generation. Starts and stops nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dirtybus.pool.placement import Apps
+from dirtybus.pool.ports import ReloadBegun
+from dirtybus.pool.seats import Seat
+
+__all__ = ["Rollout"]
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One reload under way, from its fact to its report.
+
+    The new settings and places hold from ``is_committed`` on, which is when the first worker of the new generation is
+    ready: a generation that cannot boot changes nothing.
+    """
+
+    wanted: ReloadBegun
+    generation: int
+    plan: Sequence[Apps]
+    is_committed: bool = False
+
+    @property
+    def fewest_ready(self) -> int:
+        """How many workers must stay ready."""
+        return sum(1 for apps in self.plan if apps) - self.wanted.config.max_unavailable
+
+    def places(self, staying: Sequence[Seat]) -> Iterator[tuple[Seat, Apps]]:
+        """Yield the seats that there are already and that will hold an app, with what each will hold."""
+        return ((seat, apps) for seat, apps in zip(staying, self.plan, strict=False) if apps)
