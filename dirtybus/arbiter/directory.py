@@ -67,10 +67,12 @@ class Directory:
 
     @property
     def deadlines(self) -> tuple[Deadline, ...]:
-        """The deadlines that apps and actions have of their own."""
-        own = [(path, info.timeout_s) for path, info in self._infos.items()]
+        """The deadlines that apps and actions have of their own, without those that a drain does not wait for."""
+        own = []
         for path, info in self._infos.items():
-            own += [(f"{path} {name}", options.timeout_s) for name, options in info.actions.items()]
+            named = [(path, info.timeout_s, info.on_drain)]
+            named += [(f"{path} {name}", o.timeout_s, o.on_drain or info.on_drain) for name, o in info.actions.items()]
+            own += [(whom, timeout_s) for whom, timeout_s, on_drain in named if on_drain != "release"]
         return tuple(Deadline(whom, timeout_s or None) for whom, timeout_s in own if timeout_s is not None)
 
     def threads(self, apps: Sequence[str]) -> int:
