@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from dirtybus.cli.complaint import complaining
+from dirtybus.cli.first_process import leave_first_place
 from dirtybus.cli.ready_mark import ReadyMark
 from dirtybus.cli.whereabouts import socket_of
 from dirtybus.config import DirtyConfig
@@ -59,6 +60,7 @@ def run(
 
     SIGHUP reads all of them again, and replaces the workers by new ones.
     """
+    leave_first_place()
     with complaining():
         given: dict[str, object] = {key: text for key, text in options.items() if text is not None}
         if apps:

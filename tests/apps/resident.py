@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -32,3 +33,8 @@ class Resident(DirtyApp):
         for number in range(count):
             time.sleep(pause_s)
             yield number
+
+    def orphan(self, count: int) -> None:
+        """Leave so many processes behind, which end soon after."""
+        for _ in range(count):
+            subprocess.run(["/bin/sh", "-c", "sleep 0.2 & exit 0"], check=True)
