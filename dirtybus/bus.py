@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -68,8 +68,18 @@ class DirtyBus:
             hold_timeout_s=gate.hold_timeout_s,
             on_drop=self._refuse,
         )
+        #: called at the beginning of each reload for the settings that it is to bring; None: those of before
+        self.reload_config: Callable[[], DirtyConfig] | None = None
         self._broadcast: Broadcast | None = None
         self._bridge: Bridge | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether work should be sent here: from the opening of the gate until the first moment of the end.
+
+        For ``drain_delay`` more, work is still taken.
+        """
+        return self.arbiter.is_ready
 
     def install(self, launart: Launart, broadcast: Broadcast) -> None:
         """Add the services to ``launart``, and the gate and the bridge to ``broadcast``; nothing starts yet.
@@ -87,11 +97,13 @@ class DirtyBus:
         broadcast.prelude_dispatchers.append(self.locker)
         self._bridge.attach()
         stash.bind(self.arbiter.stash_port, async_port=AsyncLocalPort(self.arbiter.stash_port))
+        workers = WorkerService(self.arbiter, broadcast, self._settings_of_now)
+        self.arbiter.on_reload = workers.reload
         for service in (
             SignalService(self.arbiter, broadcast),
             StashService(self._tables, partial(stash.unbind, self.arbiter.stash_port)),
             ArbiterService(self.arbiter),
-            WorkerService(self.arbiter, broadcast),
+            workers,
             GateService(self.locker, self.arbiter, broadcast, self.config),
         ):
             launart.add_component(service)
@@ -168,6 +180,9 @@ class DirtyBus:
         if isinstance(event, ExecutionRequested) and (left := event.time_left_s()) is not None:
             timer = self._loop().call_later(left, _expire, event)
             event._state.when_settled(timer.cancel)  # noqa: SLF001
+
+    def _settings_of_now(self) -> DirtyConfig | None:
+        return None if self.reload_config is None else self.reload_config()
 
     def _observe(self, event: LifecycleEvent) -> None:
         if self._bridge is not None:

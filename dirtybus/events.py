@@ -294,7 +294,10 @@ class CircuitClosed(LifecycleEvent):
 
 
 class DrainBegun(LifecycleEvent):
-    """No new work is taken from now on; what was accepted has ``within_s`` seconds to end."""
+    """The end has begun, and the bus is not ready any more. New work is refused once its listeners have ended.
+
+    With a ``drain_delay``, it is taken until that is over, too. What was accepted has ``within_s`` seconds to end.
+    """
 
     def __init__(self, within_s: float) -> None:
         self.within_s = within_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dirtybus import log
@@ -18,6 +18,7 @@ from dirtybus.arbiter.ledger import Ledger
 from dirtybus.arbiter.spawner import ProcessSpawner, Spawner
 from dirtybus.arbiter.status import status_of
 from dirtybus.config import DirtyConfig
+from dirtybus.config.fitting import doubts
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
@@ -66,11 +67,14 @@ class Arbiter(LocalCaller):
             on_defect=self._note_defect,
         )
         self._is_open = False
+        self._is_leaving = False
         self._is_draining = False
         self._door: Door | None = None
         self._failed: asyncio.Future[None] | None = None
         #: told when a client asks for the end; by default nobody listens
         self.on_stop: Callable[[str], object] = lambda _: None
+        #: called when a client asks for a reload; what it returns is awaited, and raises why there was none
+        self.on_reload: Callable[[], Awaitable[object]] = lambda: self.reload()
 
     @property
     def ledger(self) -> Ledger:
@@ -82,6 +86,11 @@ class Arbiter(LocalCaller):
         """How many workers are aimed at."""
         snapshot = self._interpreter.snapshot()
         return self.config.workers if snapshot is None else snapshot.size
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are taken and should be sent here: from `admit` until `stand_down`, or an end."""
+        return self._is_open and not self._is_leaving
 
     # --- life ---
 
@@ -110,13 +119,19 @@ class Arbiter(LocalCaller):
             raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
         self._observe(ArbiterStarting())
         directory = await inspect_directory(self._spawner, self.config)
+        for doubt in doubts(self.config, directory.deadlines):
+            log.logger.warning("{}", doubt)
         await self._interpreter.man(Edition(self.config, directory))
 
     def admit(self) -> None:
         """Take calls from now on, and let in the clients that wait."""
-        self._is_open = True
+        self._is_open, self._is_leaving = True, False
         if self._door is not None:
             self._door.admit()
+
+    def stand_down(self) -> None:
+        """Say in the status that calls should go elsewhere from now on; they are taken as before."""
+        self._is_leaving = True
 
     def close_admission(self) -> None:
         """Refuse new calls with `Draining` from now on; what was accepted goes on.
@@ -135,6 +150,10 @@ class Arbiter(LocalCaller):
         """Wait for ever; raises when the arbiter itself has failed, which is a defect. Cancel it to stop waiting."""
         self._failed = asyncio.get_running_loop().create_future()
         await self._failed
+
+    def why_not(self, workers: int) -> str | None:
+        """Return the sentence that forbids so many workers; None when it is allowed, or nothing was started."""
+        return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers)
 
     def resize(self, workers: int) -> int:
         """Aim at another number of workers; never below what the apps' own limits require.
@@ -231,12 +250,17 @@ class Arbiter(LocalCaller):
 
     def status(self) -> Mapping[str, Any]:
         """Return what is going on, as plain values."""
-        state = "draining" if self._is_draining else "open" if self._is_open else "starting"
+        taking = "leaving" if self._is_leaving else "open"
+        state = "draining" if self._is_draining else taking if self._is_open else "starting"
         interpreter = self._interpreter
-        return status_of(self.config.name, state, interpreter.snapshot(), interpreter.crew, self.ledger)
+        told = status_of(self.config.name, state, interpreter.snapshot(), interpreter.crew, self.ledger)
+        return {**told, "ready": self.is_ready}
 
     def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any:
-        """Carry out an order of a client: ``scale`` with ``workers``, or ``stop``.
+        """Carry out an order of a client: ``scale`` with ``workers``, ``reload``, or ``stop``.
+
+        Returns:
+            The answer as plain values; for a reload, an awaitable of it. Cancelling that leaves the reload going on.
 
         Raises:
             DirtyError: no such verb, or arguments it cannot use.
@@ -246,18 +270,24 @@ class Arbiter(LocalCaller):
                 workers = arguments.get("workers")
                 if type(workers) is not int or not 0 <= workers <= _MOST_WORKERS:
                     raise DirtyError(f"scale needs workers, a whole number from 0 to {_MOST_WORKERS}, not {workers!r}")
-                why = self._interpreter.pool.why_not(workers)
+                why = self.why_not(workers)
                 return {"workers": self.resize(workers), "asked": workers, "note": why}
+            case "reload":
+                return self._reloaded()
             case "stop":
                 self.on_stop("a client asked for it")
                 return {"stopping": True}
-        raise DirtyError(f"there is no order {verb!r}; there are: scale, stop")
+        raise DirtyError(f"there is no order {verb!r}; there are: scale, reload, stop")
 
     # --- small parts ---
 
     def _adopt(self, config: DirtyConfig) -> None:
         self.config = config
         self._hooks = OwnerHooks(config.hooks)
+
+    async def _reloaded(self) -> Mapping[str, Any]:
+        await self.on_reload()
+        return {"reloaded": True}
 
     def _observe(self, event: LifecycleEvent) -> None:
         self._hooks.tell(self, event)

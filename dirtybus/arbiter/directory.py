@@ -11,6 +11,7 @@ import msgspec
 
 from dirtybus.app import AppInfo
 from dirtybus.config import AppSpec, DirtyConfig, check_apps
+from dirtybus.config.fitting import Deadline
 from dirtybus.errors import ConfigError, DirtyAppNotFoundError
 from dirtybus.pool.model import ActionKind, OnCancel
 
@@ -83,6 +84,16 @@ class Directory:
     def threads_by_app(self) -> Mapping[str, int]:
         """How many sync actions of each app may run at once in one worker."""
         return {path: info.threads or self._config.threads for path, info in self._infos.items()}
+
+    @property
+    def deadlines(self) -> tuple[Deadline, ...]:
+        """The deadlines that apps and actions have of their own, without those that a drain does not wait for."""
+        own = []
+        for path, info in self._infos.items():
+            named = [(path, info.timeout_s, info.on_drain)]
+            named += [(f"{path} {name}", o.timeout_s, o.on_drain or info.on_drain) for name, o in info.actions.items()]
+            own += [(whom, timeout_s) for whom, timeout_s, on_drain in named if on_drain != "release"]
+        return tuple(Deadline(whom, timeout_s or None) for whom, timeout_s in own if timeout_s is not None)
 
     def threads(self, apps: Sequence[str]) -> int:
         """Return how many threads a worker with ``apps`` has: as many as the hungriest of them may use."""

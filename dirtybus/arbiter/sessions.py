@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dirtybus import log
@@ -43,6 +45,8 @@ __all__ = ["NativeSession", "SessionArbiter"]
 
 #: no import path is longer; a longer one is not even compared with those that are served
 _MAX_APP_CHARS = 1024
+#: orders of one client that are not answered yet
+_MAX_PENDING = 8
 #: chunks under way to one reader that does not read
 _MAX_WINDOW = 4096
 
@@ -79,6 +83,8 @@ class NativeSession(Link):
         self._max_open = config.max_queued
         self._open: dict[int, _Words] = {}
         self._caller = next_caller()
+        #: orders whose answer comes later; cancelled when the client is gone
+        self._pending: set[asyncio.Future[None]] = set()
 
     def announce_drain(self) -> None:
         """Tell the client that no new calls are taken."""
@@ -111,9 +117,7 @@ class NativeSession(Link):
             case StatusAsk():
                 self._answer(message.id, lambda: Message(Answer(value=self._arbiter.status()), message.id))
             case Manage(verb=verb, arguments=arguments):
-                self._answer(
-                    message.id, lambda: Message(Answer(value=self._arbiter.manage(verb, arguments)), message.id)
-                )
+                self._manage(message.id, verb, arguments)
             case Hello():
                 self.send(Message(_hello(self._arbiter)))
             case head:
@@ -150,6 +154,34 @@ class NativeSession(Link):
         except DirtyError as exc:
             self._refuse(ask_id, exc)
 
+    def _manage(self, ask_id: int, verb: str, arguments: Mapping[str, Any]) -> None:
+        try:
+            value = self._arbiter.manage(verb, arguments)
+            if inspect.isawaitable(value):
+                self._answer_later(ask_id, value)
+            else:
+                self.send(Message(Answer(value=value), ask_id))
+        except DirtyError as exc:
+            self._refuse(ask_id, exc)
+
+    def _answer_later(self, ask_id: int, value: Awaitable[Any]) -> None:
+        if len(self._pending) >= _MAX_PENDING:
+            if inspect.iscoroutine(value):
+                value.close()  # it was not begun
+            raise QueueFull(f"this client waits for {_MAX_PENDING} orders; wait for answers", retry_after_s=1.0)
+        task = asyncio.ensure_future(self._answer_when_done(ask_id, value))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _answer_when_done(self, ask_id: int, value: Awaitable[Any]) -> None:
+        try:
+            self.send(Message(Answer(value=await value), ask_id))
+        except DirtyError as exc:
+            self._refuse(ask_id, exc)
+        except Exception as exc:
+            log.error(exc, "an order of a client failed in a way that it must not")
+            self._refuse(ask_id, DirtyError(f"the arbiter failed: {type(exc).__name__}: {exc}"))
+
     def _refuse(self, ask_id: int, error: DirtyError) -> None:
         try:
             self.send(Message(Refusal(error=error.to_dict()), ask_id))
@@ -173,6 +205,8 @@ class NativeSession(Link):
         for words in list(self._open.values()):
             self._arbiter.cancel(words.call_id)
         self._open.clear()
+        for task in self._pending:
+            task.cancel()
         self._on_closed(self)
 
 

@@ -16,7 +16,7 @@ __all__ = ["status_of"]
 def status_of(
     name: str, state: str, pool: PoolSnapshot | None, records: Iterable[WorkerRecord], ledger: Ledger
 ) -> dict[str, Any]:
-    """Return the status. Spans are seconds; ``state`` is starting, open or draining."""
+    """Return the status. Spans are seconds; ``state`` is starting, open, leaving or draining."""
     by_id = {record.id: record for record in records}
     workers = () if pool is None else pool.workers
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import click
 from creart import it
@@ -12,23 +13,36 @@ from loguru import logger
 
 from dirtybus.bus import DirtyBus
 from dirtybus.cli.launching import launch
+from dirtybus.cli.log_sink import LogFile
 from dirtybus.cli.ready_mark import ReadyMark
 from dirtybus.config import DirtyConfig
+from dirtybus.events import LogReopenRequested
 from dirtybus.services.base import DirtyService
 
 __all__ = ["run_owner"]
 
 
-def run_owner(config: DirtyConfig, mark: ReadyMark | None) -> int:
+def run_owner(
+    config: DirtyConfig,
+    mark: ReadyMark | None,
+    *,
+    reload_config: Callable[[], DirtyConfig] | None = None,
+    log_file: LogFile | None = None,
+) -> int:
     """Serve ``config.apps`` until told to end; return the exit code.
 
     Args:
         config: with the socket to listen at.
         mark: set once every worker is ready.
+        reload_config: gives the settings that a reload is to bring.
+        log_file: opened anew when that is asked for.
     """
-    launart = it(Launart)
+    launart, broadcast = it(Launart), it(Broadcast)
     bus = DirtyBus(config)
-    bus.install(launart, it(Broadcast))
+    bus.reload_config = reload_config
+    bus.install(launart, broadcast)
+    if log_file is not None:
+        broadcast.receiver(LogReopenRequested)(log_file.reopen)
     launart.add_component(Herald(config, mark))
     return launch(launart)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
 from dirtybus.cli.complaint import complaining
+from dirtybus.cli.first_process import leave_first_place
 from dirtybus.cli.ready_mark import ReadyMark
 from dirtybus.cli.whereabouts import socket_of
 from dirtybus.config import DirtyConfig
@@ -38,28 +40,45 @@ _LEVELS: Final = ("trace", "debug", "info", "success", "warning", "error", "crit
     default="info",
     envvar="DIRTYBUS_LOG_LEVEL",
     show_default=True,
-    help="What is logged to stderr.",
+    help="What is logged.",
 )
+@click.option("--log-file", metavar="PATH", help="Log to the end of this file, not to stderr; SIGUSR1 opens it anew.")
 def run(
-    *, apps: tuple[str, ...], file: Path | None, ready_fd: int | None, log_level: str, **options: str | None
+    *,
+    apps: tuple[str, ...],
+    file: Path | None,
+    ready_fd: int | None,
+    log_level: str,
+    log_file: str | None,
+    **options: str | None,
 ) -> None:
     """Serve each APP (module:Class) in worker processes until SIGTERM or Ctrl-C.
 
     Modules are found from the current directory. An APP with :N is loaded on N of the workers only.
 
     Options beat DIRTYBUS_* variables, and these beat the settings in dirtybus.toml or pyproject.toml.
+
+    SIGHUP reads all of them again, and replaces the workers by new ones.
     """
+    leave_first_place()
     with complaining():
         given: dict[str, object] = {key: text for key, text in options.items() if text is not None}
-        config = settings_of({**given, **({"apps": apps} if apps else {})}, file, environ=dict(os.environ))
+        if apps:
+            given["apps"] = apps
+        settings_now = partial(settings_of, given, file, environ=dict(os.environ))
+        config = settings_now()
         mark = None if ready_fd is None else ReadyMark(ready_fd)
         _look_here_first()
         # the other verbs need neither graia nor launart nor a log
-        from dirtybus.cli.log_sink import log_to_stderr
+        from dirtybus.cli.log_sink import LogFile, log_to_file, log_to_stderr
         from dirtybus.cli.owner import run_owner
 
-        log_to_stderr(log_level)
-        code = run_owner(config, mark)
+        log = None if log_file is None else LogFile(log_file)
+        if log is None:
+            log_to_stderr(log_level)
+        else:
+            log_to_file(log, log_level)
+        code = run_owner(config, mark, reload_config=settings_now, log_file=log)
     sys.exit(code)
 
 

@@ -7,6 +7,7 @@ import click
 from dirtybus import __version__
 from dirtybus.cli.call import call
 from dirtybus.cli.demo import demo
+from dirtybus.cli.reload import reload
 from dirtybus.cli.run import run
 from dirtybus.cli.scale import scale
 from dirtybus.cli.status import status
@@ -14,7 +15,7 @@ from dirtybus.cli.stop import stop
 
 __all__ = ["VERBS", "dirtybus"]
 
-VERBS = (run, call, status, scale, stop, demo)
+VERBS = (run, call, status, scale, reload, stop, demo)
 
 
 class _InOrder(click.Group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -154,6 +155,21 @@ class DirtyClient:
         """Ask for another number of workers; returns what is aimed at now and why, if it differs."""
         return self._manage("scale", {"workers": workers})
 
+    def reload(self, timeout_s: float | None = None) -> None:
+        """Have new workers with the code and the settings of now; returns when they serve.
+
+        Args:
+            timeout_s: how long to wait; None and 0: as long as it takes. The reload goes on when nobody waits for it.
+
+        Raises:
+            BootFailed: the new workers could not start; the old ones serve on. The details hold the report.
+            ConfigError: the settings of now cannot be used; likewise.
+            Draining: the arbiter is about to end.
+            DirtyTimeoutError: it took longer than ``timeout_s``.
+            DirtyConnectionError: the arbiter cannot be reached, or went away.
+        """
+        self._manage("reload", {}, timeout_s or math.inf)
+
     def stop(self) -> None:
         """Ask the arbiter to drain and stop; returns when it has agreed."""
         self._manage("stop", {})
@@ -280,22 +296,22 @@ class DirtyClient:
                 self._async[loop] = channel
         return channel
 
-    def ask(self, start: Callable[[SyncChannel], Waiter]) -> Message:
+    def ask(self, start: Callable[[SyncChannel], Waiter], timeout_s: float = _ASK_TIMEOUT_S) -> Message:
         """Ask the arbiter itself and return its answer.
 
         Raises:
             DirtyError: it refused.
-            DirtyTimeoutError: it did not answer within 30 s.
+            DirtyTimeoutError: it did not answer within ``timeout_s`` seconds.
             DirtyConnectionError: it cannot be reached.
         """
         channel = self.channel()
         waiter = start(channel)
         try:
-            message = channel.next(waiter, time.monotonic() + _ASK_TIMEOUT_S)
+            message = channel.next(waiter, None if math.isinf(timeout_s) else time.monotonic() + timeout_s)
         except TimeoutError:
             raise DirtyTimeoutError(
-                f"the arbiter at {self.socket_path!r} did not answer within {_ASK_TIMEOUT_S:g} s",
-                _ASK_TIMEOUT_S,
+                f"the arbiter at {self.socket_path!r} did not answer within {timeout_s:g} s",
+                timeout_s,
                 "the client",
                 "unanswered",
             ) from None
@@ -305,8 +321,8 @@ class DirtyClient:
             raise DirtyError.from_dict(message.head.error)
         return message
 
-    def _manage(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return _values(self.ask(lambda channel: channel.start(Manage(verb=verb, arguments=arguments))))
+    def _manage(self, verb: str, arguments: Mapping[str, Any], timeout_s: float = _ASK_TIMEOUT_S) -> dict[str, Any]:
+        return _values(self.ask(lambda channel: channel.start(Manage(verb=verb, arguments=arguments)), timeout_s))
 
     def _forget_closed_loops(self) -> None:
         for loop in [loop for loop in {*self._async, *self._closed_async} if loop.is_closed()]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 from dirtybus.config.app_spec import Apps, AppSpec, check_apps
+from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
 from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
 from dirtybus.config.vocabulary import Fields, Vocabulary, settle_fields
@@ -151,6 +152,7 @@ class DirtyConfig:
             raise ConfigError(
                 "max_surge and max_unavailable are both 0, so a reload could never begin; set one of them to 1 or more"
             )
+        check_stop_grace(self)
 
     @classmethod
     def of(cls, *apps: str | AppSpec | type, **settings: object) -> DirtyConfig:

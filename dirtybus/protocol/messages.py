@@ -185,7 +185,7 @@ class StatusAsk(Head, frozen=True):
 
 
 class Manage(Head, frozen=True):
-    """Change something: ``verb`` is scale or stop; ``arguments`` go with it."""
+    """Change something: ``verb`` is scale, reload or stop; ``arguments`` go with it."""
 
     kind = Kind.MANAGE
     verb: str

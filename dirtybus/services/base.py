@@ -109,7 +109,7 @@ class DirtyService(Service):
             await asyncio.wait({watching, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
-            was_early = watching.done() and not self.guard.is_leaving
+            was_early = watching.done() and not self.guard.is_told_to_end
             watching.cancel()
             await asyncio.wait({watching}, timeout=WATCH_GRACE_S)
         if not watching.done():

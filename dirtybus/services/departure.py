@@ -12,6 +12,7 @@ from launart import Launart, Service
 from launart.status import ManagerStatus
 from loguru import logger
 
+from dirtybus.config.fitting import EXIT_MARGIN_S
 from dirtybus.services.stages import ENTERING, NOT_LEFT, UNPREPARED, walk_to_end
 
 __all__ = ["Departure", "ExitLimits"]
@@ -22,17 +23,19 @@ class ExitLimits:
     """How long the parts of an exit may take, in seconds from the moment it was asked for.
 
     Attributes:
+        delay_s: to go on taking work, where any is taken; the other spans count from the end of this one.
         graceful_s: for work in progress.
         leave_s: for a service to leave its preparing or blocking stage; then it is cancelled.
         cleanup_s: for the cleanup stage of a service that is not ours, from when it begins.
-        margin_s: for everything else; ``graceful_s + margin_s`` after the request the process is ended.
+        margin_s: for everything else; ``delay_s + graceful_s + margin_s`` after the request the process is ended.
         cold_s: from a second signal to the end of the process.
     """
 
+    delay_s: float = 0.0
     graceful_s: float = 30.0
     leave_s: float = 2.0
     cleanup_s: float = 10.0
-    margin_s: float = 5.0
+    margin_s: float = EXIT_MARGIN_S
     cold_s: float = 0.6
 
     @property
@@ -52,8 +55,8 @@ class ExitLimits:
 
     @property
     def hard_s(self) -> float:
-        """When the process is ended from outside of its event loop."""
-        return self.graceful_s + self.margin_s
+        """When the process is ended from outside of its event loop, at the latest."""
+        return self.delay_s + self.graceful_s + self.margin_s
 
 
 class Departure:
@@ -77,42 +80,57 @@ class Departure:
         #: set when waiting for the services makes no sense any more
         self.given_up: asyncio.Future[None] = loop.create_future()
         self._launart = launart
-        self._limits = limits
+        self.limits = limits
         self._on_overrun = on_overrun
-        self._began_at: float | None = None
+        self._is_begun = False
+        #: when the time of work in progress is over; None while nobody was told to end
+        self._work_ends_at: float | None = None
         self._written_off: set[str] = set()
         self._timers: list[asyncio.TimerHandle] = []
 
     @property
+    def is_announced(self) -> bool:
+        """Whether the application was told to end, though it may still take work."""
+        return self._work_ends_at is not None
+
+    @property
     def is_begun(self) -> bool:
-        return self._began_at is not None
+        """Whether every service was told to leave."""
+        return self._is_begun
 
     @property
     def remaining_s(self) -> float:
         """How long work in progress may still go on."""
-        if self._began_at is None:
-            return self._limits.graceful_s
-        return max(0.0, self._began_at + self._limits.graceful_s - self.loop.time())
+        if self._work_ends_at is None:
+            return self.limits.graceful_s
+        return max(0.0, self._work_ends_at - self.loop.time())
+
+    def announce(self, begin: Callable[[], object]) -> None:
+        """Have ``begin`` called after ``delay_s`` seconds, unless that is done before; `conclude` calls it off."""
+        self._work_ends_at = self.loop.time() + self.limits.delay_s + self.limits.graceful_s
+        self._after(self.limits.delay_s, begin)
 
     def begin(self) -> None:
         """Tell every service to leave, and set the deadlines."""
-        self._began_at = self.loop.time()
+        self._is_begun = True
+        self._work_ends_at = self.loop.time() + self.limits.graceful_s
         self._launart.status.exiting = True
         for service, task in self._alive():
             # who has prepared passes through its blocking stage, which it leaves at once, and so gets to its cleanup
             if "preparing" in service.stages and service.status.stage in UNPREPARED:
                 task.cancel()
         self._end_blocking()
-        self._after(self._limits.leave_s, self._cancel_lingering)
-        self._after(self._limits.cancel_s, self._cancel_late)
-        self._after(self._limits.give_up_s, self._give_up)
+        self._after(self.limits.leave_s, self._cancel_lingering)
+        self._after(self.limits.cancel_s, self._cancel_late)
+        self._after(self.limits.give_up_s, self._give_up)
 
     def hurry(self) -> None:
         """Cancel every service now, and wait only half of ``cold_s`` for what they make of it."""
-        self._began_at = self.loop.time() - self._limits.graceful_s
+        self._is_begun = True
+        self._work_ends_at = self.loop.time()
         for _, task in self._alive():
             task.cancel()
-        self._after(0.5 * self._limits.cold_s, self._give_up)
+        self._after(0.5 * self.limits.cold_s, self._give_up)
 
     def limit_cleanup(self, service: Service, task: asyncio.Task[Any], *, is_ours: bool) -> asyncio.TimerHandle:
         """Cancel the service when its cleanup has taken too long, unless the returned timer is cancelled before.
@@ -120,9 +138,9 @@ class Departure:
         One of ours ends its drain by itself when work has no time left; this is for when it fails to.
         """
         if is_ours:
-            span_s, why = self.remaining_s + 2 * self._limits.overtime_s, "its drain went on when its time was over"
+            span_s, why = self.remaining_s + 2 * self.limits.overtime_s, "its drain went on when its time was over"
         else:
-            span_s, why = self._limits.cleanup_s, f"its cleanup took over {self._limits.cleanup_s:g} s (cleanup_s)"
+            span_s, why = self.limits.cleanup_s, f"its cleanup took over {self.limits.cleanup_s:g} s (cleanup_s)"
         return self.loop.call_later(span_s, self._overrun, service, task, why)
 
     def settle(self) -> None:
@@ -160,14 +178,14 @@ class Departure:
         group.stop = True
         group.blocking_task.cancel()
 
-    def _after(self, span_s: float, order: Callable[[], None]) -> None:
+    def _after(self, span_s: float, order: Callable[[], object]) -> None:
         self._timers.append(self.loop.call_later(span_s, order))
 
     def _cancel_lingering(self) -> None:
         for service, task in self._alive():
             if service.status.stage in NOT_LEFT:
                 why = (
-                    f"still {service.status.stage or 'outside of its stages'} {self._limits.leave_s:g} s after the exit"
+                    f"still {service.status.stage or 'outside of its stages'} {self.limits.leave_s:g} s after the exit"
                 )
                 self._overrun(service, task, f"{why}; let it await manager.status.wait_for_sigexit()")
 
@@ -179,7 +197,7 @@ class Departure:
         if not task.done():
             self._on_overrun(service.id, why)
             task.cancel()
-            self._after(self._limits.overtime_s, partial(self._write_off, service, task))
+            self._after(self.limits.overtime_s, partial(self._write_off, service, task))
 
     def _write_off(self, service: Service, task: asyncio.Task[Any]) -> None:
         if not task.done():

@@ -38,15 +38,15 @@ class ExitSignals:
         self._on_cold = on_cold
         self._handlers = SignalHandlers()
         self._watchdog = Watchdog(on_signal=self._notice, last_words=last_words)
-        self._limits = ExitLimits()
+        #: those of the guard
+        self.limits = ExitLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
         # each signal is seen twice, by a handler and by the watchdog, in either order; both count the same
         self._seen = self._noticed = 0
 
-    def begin(self, loop: asyncio.AbstractEventLoop, limits: ExitLimits) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """A launch begins in this loop. Nothing is handled yet."""
         self._loop = loop
-        self._limits = limits
         self._seen = self._noticed = 0
 
     def take(self, signals: Iterable[signal.Signals] = ()) -> None:
@@ -92,9 +92,9 @@ class ExitSignals:
         """Bound what the signal asks for, being the first, the second…; return whether that is a cold stop."""
         is_cold = signum == signal.SIGQUIT or number > 1
         if is_cold:
-            self._watchdog.arm(self._limits.cold_s, cold_code(signum))
+            self._watchdog.arm(self.limits.cold_s, cold_code(signum))
         else:
-            self._watchdog.arm(self._limits.hard_s, FAILED)
+            self._watchdog.arm(self.limits.hard_s, FAILED)
         return is_cold
 
     def _notice(self, signum: int) -> None:

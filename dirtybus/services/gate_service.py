@@ -40,9 +40,14 @@ class Gate(Protocol):
 class Admission(Protocol):
     """Who takes calls from outside of this process."""
 
-    def admit(self) -> object: ...
+    def admit(self) -> object:
+        """Take calls from now on."""
 
-    def close_admission(self) -> object: ...
+    def stand_down(self) -> object:
+        """Tell whoever asks that calls should go elsewhere; take them as before."""
+
+    def close_admission(self) -> object:
+        """Refuse new calls with `Draining` from now on."""
 
 
 class GateService(DirtyService):
@@ -54,7 +59,8 @@ class GateService(DirtyService):
         locker: the gate for events of the bus.
         arbiter: the gate for calls from outside.
         broadcast: the bus; it is bound to the running loop when this service is launched.
-        config: for its ``graceful_timeout_s``, which becomes the guard's, and ``gate.watch_after_s``.
+        config: for its ``graceful_timeout_s`` and ``drain_delay_s``, which become the guard's, and
+            ``gate.watch_after_s``.
     """
 
     id = "dirtybus.gate"
@@ -66,6 +72,7 @@ class GateService(DirtyService):
         self._broadcast = broadcast
         self._config = config
         self._asks_required = False
+        self._telling: asyncio.Task[bool] | None = None
 
     @property
     def required(self) -> set[str]:
@@ -84,7 +91,9 @@ class GateService(DirtyService):
 
     def ensure_manager(self, manager: Launart) -> None:
         super().ensure_manager(manager)
-        self.guard.limits = replace(self.guard.limits, graceful_s=self._config.graceful_timeout_s)
+        self.guard.limits = replace(
+            self.guard.limits, graceful_s=self._config.graceful_timeout_s, delay_s=self._config.drain_delay_s
+        )
 
     async def launch(self, manager: Launart) -> None:
         """Hold events from the first moment on, and say who is late; drop what is held if the gate never opens."""
@@ -96,19 +105,26 @@ class GateService(DirtyService):
         try:
             await super().launch(manager)
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            ours = [looking] if self._telling is None else [looking, self._telling]
+            for task in ours:
+                task.cancel()
+            await asyncio.gather(*ours, return_exceptions=True)
+            self._telling = None
             await self._locker.drain(0, flush=False)
 
     async def watch(self) -> None:
         self._locker.open()
         self._arbiter.admit()
+        self.guard.take_work(self._stand_down)
         logger.success("all services are prepared: events run and calls are taken")
         await super().watch()
 
     async def drain(self, within_s: float) -> None:
+        if self._telling is None:  # told to end before the gate was open
+            self._stand_down(within_s)
+        assert self._telling is not None
         # first the word, so that nobody sends us work that we are about to refuse
-        await tell(self._broadcast, DrainBegun(within_s), within_s=max(within_s, DRAIN_BEGUN_S))
+        await asyncio.wait({self._telling}, timeout=max(within_s, DRAIN_BEGUN_S))
         self._arbiter.close_admission()
         if not await self._locker.drain(self.guard.remaining_s, flush=True):
             self.guard.cut(f"events were still held or running {within_s:g} s after the exit began")
@@ -117,6 +133,12 @@ class GateService(DirtyService):
     def kill(self) -> None:
         self._locker.close()
         self._arbiter.close_admission()
+
+    def _stand_down(self, within_s: float) -> None:
+        """Stop being ready, and say so; work is still taken."""
+        self._arbiter.stand_down()
+        telling = tell(self._broadcast, DrainBegun(within_s), within_s=max(within_s, DRAIN_BEGUN_S))
+        self._telling = asyncio.create_task(telling, name=f"{self.id} drain begun")
 
     def _others(self) -> list[tuple[str, Any]]:
         """Every other service that was there from the start; one that came later can be removed again."""

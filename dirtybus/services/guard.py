@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, cast
 
 from launart import Launart, Service
@@ -48,13 +49,14 @@ class LaunartGuard:
     """
 
     def __init__(self, launart: Launart) -> None:
-        self.limits = ExitLimits()
+        self._limits = ExitLimits()
         self.verdict = Verdict()
         self.kills = Kills()
         self.signals = ExitSignals(on_leave=self._leave, on_cold=self._stop_cold, last_words=self._say_last_words)
         self._launart = launart
         self._departure: Departure | None = None
         self._owns_process = False
+        self._stand_down: Callable[[float], object] | None = None
         self._launart_launch: Callable[[], Coroutine[Any, Any, None]] = launart.launch
         self._launart_on_task_done = launart._on_task_done  # noqa: SLF001 - it logs, and withdraws interfaces
         self._launart_on_sys_signal = launart._on_sys_signal  # noqa: SLF001 - for a launch that we did not see begin
@@ -74,35 +76,76 @@ class LaunartGuard:
     # --- what services and the bus ask for ---
 
     @property
+    def limits(self) -> ExitLimits:
+        """How long the parts of an exit may take; of an exit that has begun, those of its beginning."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ExitLimits) -> None:
+        self._limits = limits
+        self.signals.limits = limits
+        if self._departure is not None and not self.is_told_to_end:
+            self._departure.limits = limits
+
+    @property
     def exit_code(self) -> int:
         """What the process's exit code is to be, as things stand."""
         return self.verdict.code
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the application was told to end."""
+        """Whether every service was told to leave."""
         return self._departure is not None and self._departure.is_begun
 
     @property
+    def is_told_to_end(self) -> bool:
+        """Whether the application was told to end; for ``delay_s`` more it may still take work."""
+        return self._departure is not None and (self._departure.is_announced or self._departure.is_begun)
+
+    @property
     def remaining_s(self) -> float:
-        """How long work in progress may still go on once all are leaving; all of it before."""
+        """How long work in progress may still go on once all were told to end; all of it before."""
         return self.limits.graceful_s if self._departure is None else self._departure.remaining_s
 
-    def request_exit(self, why: str) -> None:
-        """End the application in order. A second request changes nothing."""
-        if self._departure is None or self._departure.is_begun:
+    def take_work(self, stand_down: Callable[[float], object]) -> None:
+        """Note that work is taken from now on.
+
+        ``stand_down`` is called in the loop when the application is told to end, before anybody is told to leave and
+        while work is still taken; with the seconds that work in progress has to end.
+        """
+        self._stand_down = stand_down
+
+    def request_exit(self, why: str, *, at_once: bool = False) -> None:
+        """End the application in order. A second request changes nothing.
+
+        While work is taken, services are told to leave only after ``delay_s``, unless it is to be ``at_once``.
+        """
+        departure = self._departure
+        if departure is None or departure.is_begun or (departure.is_announced and not at_once):
             return
         logger.info("{}: leaving; work in progress has {:g} s to end", why, self.limits.graceful_s)
-        self._departure.begin()
+        stand_down, self._stand_down = self._stand_down, None
+        delay_s = 0.0 if at_once or stand_down is None else self.limits.delay_s
         if self._owns_process:
-            self.signals.end_process_within(self.limits.hard_s, FAILED)
+            self.signals.end_process_within(self.limits.hard_s - self.limits.delay_s + delay_s, FAILED)
+        if stand_down is not None:
+            stand_down(delay_s + self.limits.graceful_s)
+        if delay_s:
+            logger.info("work is taken for {:g} s more (drain_delay)", delay_s)
+            departure.announce(self._begin_departure)
+        else:
+            departure.begin()
+
+    def _begin_departure(self) -> None:
+        if self._departure is not None and not self._departure.is_begun:
+            self._departure.begin()
 
     def fail(self, service_id: str, error: BaseException) -> None:
         """Book that a service failed, and end the application in order with exit code 1."""
         if service_id not in self.verdict.failures:
             self.verdict.failures[service_id] = error
             logger.error("service {} failed: {!r}", service_id, error)
-        self.request_exit(f"service {service_id} failed")
+        self.request_exit(f"service {service_id} failed", at_once=True)
 
     def cut(self, why: str) -> None:
         """Book that work was cut by a deadline: exit code 124 unless something worse happens."""
@@ -170,13 +213,14 @@ class LaunartGuard:
         check_required(self._launart.components.values())
         self.verdict = Verdict()
         self._owns_process = owns_process
+        self._stand_down = None
         self._departure = Departure(self._launart, loop, self.limits, self._overran)
-        self.signals.begin(loop, self.limits)
+        self.signals.begin(loop)
 
         @self._launart.status.on_update(ManagerStatus.exiting)
         def on_exiting(statv: object, stats: object, past: object, current: object) -> None:
             # some set it themselves to end an application; called before the value is stored
-            loop.call_soon(self.request_exit, "launart is exiting")
+            loop.call_soon(partial(self.request_exit, "launart is exiting", at_once=True))
 
     async def _launch_guarded(self) -> bool:
         """Launch, until all services have ended or were given up; return whether we were cancelled meanwhile."""
@@ -209,7 +253,7 @@ class LaunartGuard:
     # --- ends ---
 
     def _leave(self, signum: signal.Signals) -> None:
-        if self.is_leaving:
+        if self.is_told_to_end:
             logger.info("{} received: leaving already; once more ends all at once", signum.name)
         self.request_exit(f"{signum.name} received")
 
@@ -220,8 +264,8 @@ class LaunartGuard:
         self.verdict.cold_signal = self.verdict.cold_signal or signum
         logger.warning("{}: killing everything now", _cause_of_cold(signum))
         self.kills.call_all()
-        self._launart.status.exiting = True
         self._departure.hurry()
+        self._launart.status.exiting = True
 
     def _overran(self, service_id: str, why: str) -> None:
         logger.error("service {} is cancelled: {}", service_id, why)
@@ -233,7 +277,7 @@ class LaunartGuard:
             self.verdict.exit_called(error)
         else:
             self.verdict.asked_code = cold_code(signal.SIGINT)
-        self.request_exit(f"{type(error).__name__} raised")
+        self.request_exit(f"{type(error).__name__} raised", at_once=True)
 
     def _say_last_words(self, code: int) -> None:
         self.kills.call_all()
@@ -274,7 +318,7 @@ class LaunartGuard:
             logger.success("service {} is prepared", service.id)
 
     async def _component_cleanup(self, task: asyncio.Task[Any], service: Service) -> None:
-        self.request_exit("every service has left its blocking stage")
+        self.request_exit("every service has left its blocking stage", at_once=True)
         await reach(service, task, "waiting-for-cleanup")
         if service.status.stage != "waiting-for-cleanup":
             # it has ended, or was written off

@@ -43,6 +43,8 @@ class _Channel:
 
     def __init__(self) -> None:
         self.orders: collections.deque[_Strike] = collections.deque()
+        #: set once nobody sends any more; not before that may the descriptors be closed, and become somebody else's
+        self.is_left = threading.Event()
         self.reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
@@ -108,6 +110,7 @@ class Watchdog:
         if channel is not None:
             channel.give_signals_back()
             channel.send(_Strike(0.0, None))
+            channel.is_left.set()
 
     def _run(self, channel: _Channel) -> None:
         watch = _Watch(channel)
@@ -116,6 +119,8 @@ class Watchdog:
                 self._on_signal(signum)
             if watch.is_due:
                 self._end(watch.code)
+        # the thread may see the last order before the byte that tells of it is written
+        channel.is_left.wait()
         channel.close()
 
     def _end(self, code: int) -> None:

@@ -9,6 +9,7 @@ from dirtybus import DirtyApp, action
 from dirtybus.app import app_info
 from dirtybus.arbiter.directory import Directory, Terms
 from dirtybus.config import DirtyConfig
+from dirtybus.config.fitting import Deadline
 from dirtybus.errors import ConfigError
 from dirtybus.pool.model import OnCancel
 
@@ -78,3 +79,27 @@ def test_a_word_that_is_none_is_named(name: str, value: object) -> None:
 def test_an_option_that_is_none_is_refused_where_it_is_written(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be '"):
         action(**option)
+
+
+class Slow(DirtyApp):
+    timeout = 40
+
+    @action(timeout=600)
+    def train(self) -> None: ...
+
+    @action(timeout=0)
+    def follow(self) -> None: ...
+
+    @action(timeout=0, on_drain="release")
+    def ticks(self) -> None: ...
+
+    def look(self) -> None: ...
+
+
+def test_deadlines_of_ones_own_are_listed_unless_a_drain_does_not_wait_for_them() -> None:
+    assert set(directory(Slow).deadlines) == {
+        Deadline(PATH, 40),
+        Deadline(f"{PATH} train", 600),
+        Deadline(f"{PATH} follow", None),
+    }
+    assert directory(Plain).deadlines == ()

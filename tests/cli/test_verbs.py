@@ -136,7 +136,7 @@ def test_a_misspelt_action_or_app_is_told_the_nearest(call: Type, type_: Type) -
 def test_status_shows_every_worker(type_: Type, owner: Owner) -> None:
     told = json.loads(type_("status", "--json").stdout)
     assert told["schema"] == "dirtybus.status/1"
-    assert (told["name"], told["pid"], told["state"]) == ("shop", owner.process.pid, "open")
+    assert (told["name"], told["pid"], told["state"], told["ready"]) == ("shop", owner.process.pid, "open", True)
     assert told["socket"] == owner.socket
     assert len(told["workers"]) == told["target"] == 2
     ledger = told["ledger"]

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dirtybus.arbiter.ledger import Ledger
+from dirtybus.config import DirtyConfig
+from dirtybus.pool.placement import why_not
+
 
 @dataclass
 class FakeArbiter:
@@ -20,6 +24,16 @@ class FakeArbiter:
     work_s: float = 0.0
     deaf: bool = False
     kills: int = 0
+    #: the fewest workers that it can do with
+    smallest: int = 1
+    #: of each reload in turn: an error that it raises, or None
+    reload_errors: list[Exception | None] = field(default_factory=list)
+    #: reloads wait for this
+    may_reload: asyncio.Event = field(default_factory=asyncio.Event)
+    reloading: asyncio.Event = field(default_factory=asyncio.Event)
+    reloaded_with: list[DirtyConfig | None] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    is_ready: bool = False
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def listen(self) -> None:
@@ -33,7 +47,11 @@ class FakeArbiter:
         self.say("workers ready")
 
     def admit(self) -> None:
+        self.is_ready = True
         self.say("admission open")
+
+    def stand_down(self) -> None:
+        self.is_ready = False
 
     def close_admission(self) -> None:
         self.say("admission closed")
@@ -67,3 +85,19 @@ class FakeArbiter:
         self.target = workers
         self.say(f"resized to {workers}")
         return workers
+
+    def why_not(self, workers: int) -> str | None:
+        return why_not(workers, self.smallest)
+
+    def reopen_logs(self) -> None:
+        self.say("logs of workers reopened")
+
+    async def reload(self, config: DirtyConfig | None = None) -> None:
+        self.say("reload began")
+        self.reloading.set()
+        await self.may_reload.wait()
+        self.reloaded_with.append(config)
+        error = self.reload_errors.pop(0) if self.reload_errors else None
+        if error is not None:
+            raise error
+        self.say("reloaded")

@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from dirtybus.services.watchdog import Watchdog
 
 WITHIN_S = 10.0
@@ -43,6 +45,23 @@ def test_a_stopped_watchdog_leaves_no_thread_and_no_descriptor() -> None:
         watchdog.stop()
     join_all()
     assert len(os.listdir(FDS)) == before
+
+
+def test_the_thread_closes_nothing_that_is_still_being_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    watchdog = make()
+    watchdog.start()
+    (thread,) = [each for each in threading.enumerate() if each.name == "dirtybus-watchdog"]
+    write = os.write
+
+    def write_late(fd: int, data: bytes) -> int:
+        write(fd, data)
+        thread.join(0.3)  # it has read the last order by now, and is over if it does not wait
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", write_late)
+    watchdog.stop()
+    monkeypatch.undo()
+    join_all()
 
 
 def test_an_armed_watchdog_that_is_stopped_in_time_ends_nothing() -> None:
