@@ -69,10 +69,13 @@ class Arbiter(LocalCaller):
         self._is_open = False
         self._is_leaving = False
         self._is_draining = False
+        self._is_over = False
         self._door: Door | None = None
         self._failed: asyncio.Future[None] | None = None
         #: told when a client asks for the end; by default nobody listens
         self.on_stop: Callable[[str], object] = lambda _: None
+        #: says whether the code that runs now works for something that was accepted: that is finished in a drain
+        self.is_accepted_work: Callable[[], bool] = lambda: False
         #: called when a client asks for a reload; what it returns is awaited, and raises why there was none
         self.on_reload: Callable[[], Awaitable[object]] = lambda: self.reload()
 
@@ -134,7 +137,7 @@ class Arbiter(LocalCaller):
         self._is_leaving = True
 
     def close_admission(self) -> None:
-        """Refuse new calls with `Draining` from now on; what was accepted goes on.
+        """Refuse new calls with `Draining` from now on; what was accepted goes on, and the calls that it makes.
 
         Not so the calls of actions with ``on_drain="release"``, which fail with `Draining` too.
         """
@@ -142,7 +145,6 @@ class Arbiter(LocalCaller):
             return
         self._is_open, self._is_draining = False, True
         self._interpreter.release()
-        self._interpreter.lobby.dismiss(self._not_open())
         if self._door is not None:
             self._door.announce_drain()
 
@@ -202,6 +204,7 @@ class Arbiter(LocalCaller):
             True when every call that was waited for ended by itself.
         """
         self.close_admission()
+        self._is_over = True
         before = self._interpreter.cut
         await self._interpreter.drain(within_s)
         return self._interpreter.cut == before
@@ -215,7 +218,7 @@ class Arbiter(LocalCaller):
 
     def kill(self) -> None:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
-        self._is_open, self._is_draining = False, True
+        self._is_open, self._is_draining, self._is_over = False, True, True
         self._interpreter.kill()
 
     # --- calls ---
@@ -299,13 +302,17 @@ class Arbiter(LocalCaller):
             self._failed.set_exception(exc)
 
     def _check(self, request: Request) -> None:
-        if not self._is_open:
+        if not (self._is_open or self._may_still_call()):
             raise self._not_open()
         if request.size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
             raise LocalProtocolError(
                 f"{request.app} {request.action}: arguments of {request.size} bytes are over max_payload_bytes "
                 f"({self.config.max_payload_bytes}); send less, or raise the setting"
             )
+
+    def _may_still_call(self) -> bool:
+        """Say whether accepted work asks, and the workers are there to do it."""
+        return self._is_draining and not self._is_over and self.is_accepted_work()
 
     def _not_open(self) -> Unavailable:
         if self._is_draining:
