@@ -9,8 +9,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:  # workers load this, and need no paths
+    from pathlib import Path
 
 __all__ = ["Journal", "JournalWriter"]
 

@@ -29,7 +29,7 @@ from tests.chaos.verdict import Breach, Rules, judge
 __all__ = ["RULES", "Storm", "StormReport", "rage"]
 
 _WORKERS = 3
-_LOCAL_CALLERS = 20
+_LOCAL_CALLERS = 28
 _PEOPLE = ("tasks", "threads", "cutting")
 _MANNED = 2
 _LEAVE_S = 2.0
