@@ -74,7 +74,7 @@ def _lines(report: StormReport) -> Iterator[str]:
     if len(report.breaches) > _MOST_BREACHES:
         yield f"… and {len(report.breaches) - _MOST_BREACHES} more"
     for thing in report.left:
-        yield f"left behind: {thing}"
+        yield f"amiss: {thing}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

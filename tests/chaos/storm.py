@@ -51,7 +51,7 @@ class Storm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormReport:
-    """What happened. ``left`` names what was not given back, ``faults`` and ``missed`` count by name."""
+    """What happened. ``left`` names what was not given back or did not go as it must, the counters count by name."""
 
     storm: Storm
     faults: Mapping[str, int]
@@ -166,7 +166,11 @@ class _Weather:
         return True
 
     async def _strike(self, planned: Planned) -> None:
-        happened = await planned.strike(self._world)
+        try:
+            happened = await planned.strike(self._world)
+        except Exception as exc:  # the arbiter did what it must not, or did not do what it must
+            self._left.append(f"{planned.name} failed: {type(exc).__name__}: {exc}")
+            return
         (self._struck if happened else self._missed)[planned.name] += 1
 
     def _write(self, record: CallRecord) -> None:
