@@ -30,7 +30,7 @@ __all__ = ["FAULTS", "NOT_YET", "Code", "Planned", "World", "plan_faults"]
 
 _LEAST, _MOST = 2, 4
 _CHANCE_S = 4.0  # how long a fault waits for somebody in the state that it wants: longer than from lull to lull
-_RELOADS, _RELOAD_S = 5, 30.0
+_RELOADS, _RELOAD_S = 3, 20.0
 
 
 class Code:
@@ -95,7 +95,8 @@ class World:
         return None
 
     async def reload(self) -> None:
-        await cast("_Reloading", self.arbiter).reload()
+        async with asyncio.timeout(_RELOAD_S):
+            await cast("_Reloading", self.arbiter).reload()
 
     def signal(self, pid: int | None, number: signal.Signals) -> bool:
         """Send a signal to a worker of ours, and to nobody else. False when it is gone."""
@@ -212,7 +213,7 @@ async def reload(world: World, numbers: random.Random) -> bool:
     """Roll new code out, again where another fault met a new worker; whoever calls afterwards must get it."""
     if world.reloading.locked():
         return False
-    async with world.reloading, asyncio.timeout(_RELOAD_S):
+    async with world.reloading:
         version = world.code.renew()
         for _ in range(_RELOADS):
             with suppress(BootFailed):
@@ -227,7 +228,7 @@ async def reload_broken(world: World, numbers: random.Random) -> bool:
     """Roll out code that does not boot: the old workers must serve on."""
     if world.reloading.locked():
         return False
-    async with world.reloading, asyncio.timeout(_RELOAD_S):
+    async with world.reloading:
         world.code.break_it()
         try:
             await world.reload()

@@ -23,7 +23,7 @@ from tests.chaos.asking import Asker, keep_asking
 from tests.chaos.crowd import Crowd
 from tests.chaos.faults import NOT_YET, Code, Planned, World, plan_faults
 from tests.chaos.journal import Journal
-from tests.chaos.records import CallRecord, merged
+from tests.chaos.records import CallRecord, Outcome, merged
 from tests.chaos.verdict import Breach, Rules, judge
 
 __all__ = ["RULES", "Storm", "StormReport", "rage"]
@@ -31,9 +31,10 @@ __all__ = ["RULES", "Storm", "StormReport", "rage"]
 _WORKERS = 3
 _LOCAL_CALLERS = 28
 _PEOPLE = ("tasks", "threads", "cutting")
-_MANNED = 2
+#: what must be before the next fault: workers that are ready, local answers since the last, not too many under way
+_MANNED, _ANSWERED, _UNDER_WAY = 2, 8, 8
 _LEAVE_S = 2.0
-RULES = Rules(patience_s=10.0, cancel_grace_s=0.3, margin_s=5.0, crash_limit=5)
+RULES = Rules(patience_s=20.0, cancel_grace_s=0.3, margin_s=5.0, crash_limit=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class _Weather:
         self._diary = _Diary()
         self._local: dict[str, CallRecord] = {}
         self._is_on = True
+        self._answered = self._under_way = 0
         self._struck: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
         self._left: list[str] = []
@@ -123,7 +125,7 @@ class _Weather:
             arbiter.admit()
             await crowd.gather(*_PEOPLE)
             await self._rage()
-            self._left += await crowd.dismiss(2 * (RULES.patience_s + RULES.margin_s))
+            self._left += await crowd.dismiss(RULES.patience_s + 2 * RULES.margin_s)
             if not await arbiter.drain(_LEAVE_S + RULES.patience_s):
                 self._left.append("calls that the drain had to cut")
         finally:
@@ -151,15 +153,19 @@ class _Weather:
         async with asyncio.TaskGroup() as strikes:
             for planned in self._storm.plan():
                 await asyncio.sleep(max(0.0, began_at + planned.at_s - time.monotonic()))
-                if not await self._is_manned_by(began_at + self._storm.seconds):
+                if not await self._has_recovered_by(began_at + self._storm.seconds):
                     break
+                self._under_way += 1
                 strikes.create_task(self._strike(planned))
                 self._tell(time.monotonic() - began_at, sum(self._diary.deaths.values()), len(self._local))
             await asyncio.sleep(max(0.0, began_at + self._storm.seconds - time.monotonic()))
 
-    async def _is_manned_by(self, at: float) -> bool:
-        """Wait for some workers to be ready: on a busy machine, faults by the clock would come faster than workers."""
-        while len(self._world.pids("idle", "busy")) < _MANNED:
+    async def _has_recovered_by(self, at: float) -> bool:
+        """Wait until workers are ready and calls answered: on a busy machine, faults by the clock come faster."""
+        enough = self._answered + _ANSWERED
+        while (
+            self._answered < enough or self._under_way >= _UNDER_WAY or len(self._world.pids("idle", "busy")) < _MANNED
+        ):
             if time.monotonic() >= at:
                 return False
             await asyncio.sleep(0.01)
@@ -171,10 +177,13 @@ class _Weather:
         except Exception as exc:  # the arbiter did what it must not, or did not do what it must
             self._left.append(f"{planned.name} failed: {type(exc).__name__}: {exc}")
             return
+        finally:
+            self._under_way -= 1
         (self._struck if happened else self._missed)[planned.name] += 1
 
     def _write(self, record: CallRecord) -> None:
         self._local[record.token] = record
+        self._answered += record.outcome is Outcome.ANSWER
 
     def reckon(self, ended_at: float) -> StormReport:
         """Say what happened, once everything has ended."""

