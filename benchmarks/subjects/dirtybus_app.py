@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.subjects import payload
+from benchmarks.subjects import faulty, payload
 from dirtybus import DirtyApp
 
 __all__ = ["Bench"]
@@ -20,3 +20,6 @@ class Bench(DirtyApp):
 
     def count(self, chunks: int) -> Iterator[str]:
         return payload.count(chunks)
+
+    def work(self, token: str) -> str:
+        return faulty.work(token)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gunicorn.dirty import DirtyApp
 
-from benchmarks.subjects import payload
+from benchmarks.subjects import faulty, payload
 
 __all__ = ["Bench"]
 
@@ -21,3 +21,6 @@ class Bench(DirtyApp):  # type: ignore[misc]  # gunicorn has no types
 
     def count(self, chunks: int) -> Iterator[str]:
         return payload.count(chunks)
+
+    def work(self, token: str) -> str:
+        return faulty.work(token)

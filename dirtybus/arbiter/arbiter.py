@@ -145,6 +145,7 @@ class Arbiter(LocalCaller):
             return
         self._is_open, self._is_draining = False, True
         self._interpreter.release()
+        self._interpreter.lobby.dismiss(self._not_open(), all_of_them=False)
         if self._door is not None:
             self._door.announce_drain()
 
@@ -235,7 +236,7 @@ class Arbiter(LocalCaller):
     async def enter(self, request: Request, sink: Sink) -> CallId:
         """As `submit`; with ``queue_full = "wait"``, when there is room in the queue. Cancelling leaves nothing."""
         self._check(request)
-        return await self._interpreter.enter(request, sink)
+        return await self._interpreter.enter(request, sink, stays=self.is_accepted_work())
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""

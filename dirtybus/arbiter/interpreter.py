@@ -169,8 +169,10 @@ class Interpreter:
         self._feed(ports.Submitted(self._pool_call(call.id, request, terms, call.expires_at, now)))
         return call.id
 
-    async def enter(self, request: Request, sink: Sink) -> CallId:
+    async def enter(self, request: Request, sink: Sink, *, stays: bool) -> CallId:
         """As `submit`, but when the settings say so, wait for room in the queue first. Cancelling leaves nothing.
+
+        One that ``stays`` is not sent away when the admission is closed.
 
         Raises:
             DirtyTimeoutError: there was no room within the call's limits.
@@ -185,7 +187,7 @@ class Interpreter:
             return self.submit(request, sink)
         self.desk.check(request, terms)
         asked = msgspec.structs.replace(request, asked_at=now)
-        return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now))
+        return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now), stays=stays)
 
     def _terms(self, request: Request) -> Terms:
         if self._editions is None:

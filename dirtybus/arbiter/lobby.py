@@ -20,13 +20,17 @@ __all__ = ["Lobby"]
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """One who waits. ``admitted`` gets the number of the call, in the moment in which there is room for it."""
+    """One who waits. ``admitted`` gets the number of the call, in the moment in which there is room for it.
+
+    One that ``stays`` works for something that was accepted, and is finished in a drain.
+    """
 
     number: int
     call: PoolCall
     request: Request
     sink: Sink
     admitted: asyncio.Future[CallId]
+    stays: bool
 
 
 class Lobby:
@@ -61,14 +65,16 @@ class Lobby:
         """Say whether the call has to wait: there is no room, or others were here before."""
         return lane_of(call) in self._lines or self._is_full(call)
 
-    async def wait(self, call: PoolCall, request: Request, sink: Sink, patience: Patience | None) -> CallId:
+    async def wait(
+        self, call: PoolCall, request: Request, sink: Sink, patience: Patience | None, *, stays: bool = False
+    ) -> CallId:
         """Wait until ``call`` has room, hand it in and return its number. Cancelling leaves nothing behind.
 
         Raises:
             DirtyError: that of ``patience``, or why the call was not taken.
         """
         loop = asyncio.get_running_loop()
-        ticket = _Ticket(next(self._numbers), call, request, sink, loop.create_future())
+        ticket = _Ticket(next(self._numbers), call, request, sink, loop.create_future(), stays)
         self._lines.setdefault(lane_of(call), OrderedDict())[ticket.number] = ticket
         timer = None if patience is None else loop.call_at(patience.ends_at, self._turn_away, ticket, patience.error)
         try:
@@ -99,11 +105,11 @@ class Lobby:
         finally:
             self._is_looking = False
 
-    def dismiss(self, error: DirtyError) -> None:
-        """Tell all who wait that there will be no room."""
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            for ticket in line.values():
+    def dismiss(self, error: DirtyError, *, all_of_them: bool = True) -> None:
+        """Tell those who wait that there will be no room; perhaps not those who may stay."""
+        for ticket in [ticket for line in self._lines.values() for ticket in line.values()]:
+            if all_of_them or not ticket.stays:
+                self._drop(ticket)
                 if not ticket.admitted.done():
                     ticket.admitted.set_exception(error)
 
