@@ -200,14 +200,20 @@ async def test_a_kill_sends_away_who_waits_for_room(tmp_path: Path) -> None:
         assert [type(error) for error in await errors_of(*tasks)] == [Draining] * 3
 
 
-async def test_an_attached_client_is_told_that_it_may_wait(tmp_path: Path) -> None:
+async def test_an_attached_client_waits_outside_and_comes_again(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    async with busy(tmp_path, socket=path, max_queued=1, queue_full="wait") as (arbiter, _):
-        await ask(arbiter, "waits")
+    async with busy(tmp_path, socket=path, max_queued=1, queue_full="wait") as (arbiter, blocking):
+        in_the_way = await ask(arbiter, "in the way")
         client = DirtyClient(path)
-        with pytest.raises(QueueFull) as caught:
-            await client.execute_async(BASIC, "echo", 1)
-        assert caught.value.details == {"wait": True, "retry_after_s": 1.0}
+        outside = asyncio.create_task(client.execute_async(BASIC, "echo", 1))
+        await until(lambda: arbiter.ledger.refused)
+        assert not outside.done()
+        with pytest.raises(DirtyTimeoutError) as caught:
+            await client.request_async(BASIC, "echo", (2,), timeout_s=0.2)
+        assert caught.value.phase == "queued"
+        blocking.cancel()
+        assert await in_the_way == "in the way"
+        assert await outside == 1
         await client.close_async()
 
 

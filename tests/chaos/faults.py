@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import psutil
 
@@ -26,7 +26,7 @@ from tests.chaos.asking import Asker
 from tests.chaos.crowd import Crowd
 from tests.chaos.mix import Plan, draw, plan_of
 
-__all__ = ["FAULTS", "NOT_YET", "Code", "Planned", "World", "plan_faults"]
+__all__ = ["FAULTS", "Code", "Planned", "World", "plan_faults"]
 
 _LEAST, _MOST = 2, 4
 _CHANCE_S = 4.0  # how long a fault waits for somebody in the state that it wants: longer than from lull to lull
@@ -58,10 +58,6 @@ class Code:
         fresh = self._path.with_suffix(".new")
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self._path)
-
-
-class _Reloading(Protocol):
-    async def reload(self) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -96,7 +92,7 @@ class World:
 
     async def reload(self) -> None:
         async with asyncio.timeout(_RELOAD_S):
-            await cast("_Reloading", self.arbiter).reload()
+            await self.arbiter.reload()
 
     def signal(self, pid: int | None, number: signal.Signals) -> bool:
         """Send a signal to a worker of ours, and to nobody else. False when it is gone."""
@@ -263,8 +259,6 @@ FAULTS: dict[str, tuple[int, Act]] = {
     "reload": (1, reload),
     "reload_broken": (1, reload_broken),
 }
-#: what this version cannot do yet; take a name out here when it can
-NOT_YET: frozenset[str] = frozenset({"freeze", "reload", "reload_broken"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from dirtybus.events import LifecycleEvent, WorkerExited, WorkerSpawned
 from tests.chaos.apps import DEADLY, FAIR
 from tests.chaos.asking import Asker, keep_asking
 from tests.chaos.crowd import Crowd
-from tests.chaos.faults import NOT_YET, Code, Planned, World, plan_faults
+from tests.chaos.faults import Code, Planned, World, plan_faults
 from tests.chaos.journal import Journal
 from tests.chaos.records import CallRecord, Outcome, merged
 from tests.chaos.verdict import Breach, Rules, judge
@@ -44,7 +44,7 @@ class Storm:
     seconds: float
     seed: int
     faults_per_s: float = 4.0
-    without: Collection[str] = NOT_YET
+    without: Collection[str] = frozenset()
 
     def plan(self) -> list[Planned]:
         return plan_faults(self.seed, self.seconds, per_s=self.faults_per_s, without=self.without)
