@@ -136,13 +136,27 @@ class RemoteProtocolError(ProtocolError):
 
 
 class DirtyConnectionError(DirtyError, ConnectionError):
-    """The arbiter cannot be reached, or went away before it answered."""
+    """The arbiter cannot be reached, or went away before it answered.
+
+    ``started`` is False when the call certainly did not begin, so that sending it again does no harm; None when
+    nobody knows. ``resent`` is how often the client sent it again.
+    """
 
     code = "connection"
     gd1_name = "DirtyConnectionError"
 
-    def __init__(self, message: str = "Connection failed", socket_path: str | None = None) -> None:
-        super().__init__(message, {"socket_path": socket_path})
+    def __init__(
+        self, message: str = "Connection failed", socket_path: str | None = None, *, started: bool | None = None
+    ) -> None:
+        super().__init__(message, {"socket_path": socket_path, "started": started})
+
+    @property
+    def started(self) -> bool | None:
+        return self.details.get("started")
+
+    @property
+    def resent(self) -> int:
+        return int(self.details.get("resent", 0))
 
     @property
     def socket_path(self) -> str | None:
@@ -384,9 +398,13 @@ class QueueFull(Unavailable):
 
 
 class Draining(Unavailable):
-    """We are shutting down and take no new work."""
+    """We are shutting down and take no new work. ``started`` is True when the call may have begun before that."""
 
     code = "draining"
+
+    @property
+    def started(self) -> bool:
+        return bool(self.details.get("started", False))
 
 
 class GateClosed(Unavailable):

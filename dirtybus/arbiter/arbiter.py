@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dirtybus import log
 from dirtybus.arbiter.caller import LocalCaller
 from dirtybus.arbiter.calls import Request
-from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.door import Door
+from dirtybus.arbiter.editions import Edition
 from dirtybus.arbiter.hooks import OwnerHooks
-from dirtybus.arbiter.inspection import inspect_apps
+from dirtybus.arbiter.inspection import inspect_directory
 from dirtybus.arbiter.interpreter import Interpreter
 from dirtybus.arbiter.ledger import Ledger
 from dirtybus.arbiter.spawner import ProcessSpawner, Spawner
 from dirtybus.arbiter.status import status_of
 from dirtybus.config import DirtyConfig
-from dirtybus.config.fitting import doubts
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
-from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import LocalPort
 from dirtybus.stash.tables import StashTables
 from dirtybus.transport.sinks import Sink
@@ -57,11 +55,15 @@ class Arbiter(LocalCaller):
     ) -> None:
         self.config = config
         self.stash_port = LocalPort(tables if tables is not None else StashTables())
-        self._spawner: Spawner = spawner or ProcessSpawner(config)
+        self._spawner: Spawner = spawner or ProcessSpawner()
         self._observer = observer
         self._hooks = OwnerHooks(config.hooks)
         self._interpreter = Interpreter(
-            config, self._spawner, self.stash_port, observe=self._observe, on_defect=self._note_defect
+            self._spawner,
+            self.stash_port,
+            observe=self._observe,
+            on_commit=self._adopt,
+            on_defect=self._note_defect,
         )
         self._is_open = False
         self._is_leaving = False
@@ -71,7 +73,7 @@ class Arbiter(LocalCaller):
         #: told when a client asks for the end; by default nobody listens
         self.on_stop: Callable[[str], object] = lambda _: None
         #: called when a client asks for a reload; what it returns is awaited, and raises why there was none
-        self.on_reload: Callable[[], Awaitable[object]] = lambda: self.reload()
+        self.on_reload: Callable[[], Awaitable[object]] = self.reload
 
     @property
     def ledger(self) -> Ledger:
@@ -115,15 +117,8 @@ class Arbiter(LocalCaller):
         if not self.config.apps and self.config.workers:
             raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
         self._observe(ArbiterStarting())
-        if self.config.apps:
-            directory = await inspect_apps(self._spawner, self.config)
-        else:
-            directory = Directory(self.config, ())
-        for doubt in doubts(self.config, directory.deadlines):
-            log.logger.warning("{}", doubt)
-        for table in directory.stashes:
-            self.stash_port.ask(StashOp("ensure", table))
-        await self._interpreter.man(directory)
+        directory = await inspect_directory(self._spawner, self.config)
+        await self._interpreter.man(Edition(self.config, directory))
 
     def admit(self) -> None:
         """Take calls from now on, and let in the clients that wait."""
@@ -136,10 +131,14 @@ class Arbiter(LocalCaller):
         self._is_leaving = True
 
     def close_admission(self) -> None:
-        """Refuse new calls with `Draining` from now on; what was accepted goes on."""
+        """Refuse new calls with `Draining` from now on; what was accepted goes on.
+
+        Not so the calls of actions with ``on_drain="release"``, which fail with `Draining` too.
+        """
         if self._is_draining:
             return
         self._is_open, self._is_draining = False, True
+        self._interpreter.release()
         if self._door is not None:
             self._door.announce_drain()
 
@@ -162,6 +161,29 @@ class Arbiter(LocalCaller):
         """
         return self._interpreter.resize(workers)
 
+    async def reload(self, config: DirtyConfig | None = None) -> None:
+        """Replace every worker by one with the code of now, and go by ``config`` from then on; return when they serve.
+
+        At most ``max_surge`` workers more than usual exist meanwhile, and no call fails for it: each new worker is
+        ready before an old one is let go, and the old one finishes what runs in it. The first worker of the new
+        generation proves it; if that cannot boot, nothing has changed. If a later one cannot, the old workers that
+        are left serve on. A second reload waits for the first. Cancelling it does not take back what has begun.
+
+        Args:
+            config: other settings; None keeps those in force. ``socket``, ``name``, ``gate`` and
+                ``max_payload_bytes`` cannot change.
+
+        Raises:
+            ConfigError: the settings cannot be.
+            BootFailed: the new generation failed; the details hold the report.
+            Unavailable: not started, or shutting down.
+        """
+        if self._is_draining:
+            raise Draining("shutting down: there will be no new workers")
+        wanted = config if config is not None else self.config
+        OwnerHooks(wanted.hooks)  # one that cannot be loaded is refused before anything is replaced
+        await self._interpreter.reload(wanted)
+
     def reopen_logs(self) -> None:
         """Have every worker open the files of its `logging` handlers anew, after somebody has moved them away."""
         self._interpreter.crew.reopen_logs()
@@ -169,7 +191,6 @@ class Arbiter(LocalCaller):
     async def drain(self, within_s: float) -> bool:
         """Take no new calls, let the accepted ones end, then let every worker close its apps and leave.
 
-        Calls of actions with ``on_drain="release"`` are not waited for: they fail with `Draining` at once.
         After ``within_s`` seconds, calls that still wait or run fail with `Draining` and busy workers are killed.
         Cancelling leaves the arbiter draining; call `kill` to end at once.
 
@@ -223,6 +244,10 @@ class Arbiter(LocalCaller):
 
     # --- what clients ask of the arbiter itself ---
 
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]:
+        """Return the app and action of those that a client may send again when it got no answer."""
+        return self._interpreter.idempotent_actions
+
     def status(self) -> Mapping[str, Any]:
         """Return what is going on, as plain values."""
         taking = "leaving" if self._is_leaving else "open"
@@ -259,6 +284,10 @@ class Arbiter(LocalCaller):
     async def _reloaded(self) -> Mapping[str, Any]:
         await self.on_reload()
         return {"reloaded": True}
+
+    def _adopt(self, config: DirtyConfig) -> None:
+        self.config = config
+        self._hooks = OwnerHooks(config.hooks)
 
     def _observe(self, event: LifecycleEvent) -> None:
         self._hooks.tell(self, event)

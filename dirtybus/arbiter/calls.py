@@ -65,9 +65,9 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
         case Refusal.QUEUE_FULL:
             return QueueFull(f"{name}: the queue is full; slow down or raise max_queued", retry_after_s=1.0)
         case Refusal.DRAINING:
-            return Draining(f"{name}: shutting down, so the call was not run to its end", retry_after_s=5.0)
+            return _drained(f"{name}: shutting down, so the call was not run to its end", order)
         case Refusal.RELEASED:
-            return Draining(f"{name}: shutting down, and such calls are not waited for", retry_after_s=5.0)
+            return _drained(f"{name}: shutting down, and such calls are not waited for", order)
         case Refusal.WORKER_LOST:
             return _lost(call, order, WorkerLost, f"{name}: the worker died while it ran")
         case Refusal.POISONED:
@@ -90,6 +90,12 @@ def failure_error(call: OpenCall, error: Mapping[str, Any]) -> DirtyError:
         name = f"{call.request.app} {call.request.action}"
         return _timeout(call, "running", f"{name}: not done within {call.terms.timeout_s:g} s")
     return told
+
+
+def _drained(text: str, order: Refuse) -> Draining:
+    # one that waited may have run before, in a worker that died
+    may_have_begun = order.worker is not None or order.attempts > 0
+    return Draining(text, {"started": may_have_begun}, retry_after_s=5.0)
 
 
 def _timeout(call: OpenCall, phase: str, text: str) -> DirtyTimeoutError:

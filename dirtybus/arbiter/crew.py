@@ -28,7 +28,6 @@ class Crew:
     """Hold a record of each worker from its order to its exit.
 
     Args:
-        config: what workers are told at boot.
         spawner: starts the processes.
         on_message: told of each message of a worker, but for log records and steps of its boot.
         on_gone: told once of each worker, after its last message; its record is still there then.
@@ -37,21 +36,20 @@ class Crew:
 
     def __init__(
         self,
-        config: DirtyConfig,
         spawner: Spawner,
         *,
         on_message: Callable[[WorkerRecord, Message], None],
         on_gone: Callable[[WorkerRecord, ExitStatus], None],
         on_spawned: Callable[[WorkerRecord], None],
     ) -> None:
-        self._config = config
         self._spawner = spawner
         self._on_message = on_message
         self._on_gone = on_gone
         self._on_spawned = on_spawned
         self._records: dict[WorkerId, WorkerRecord] = {}
         self._births: dict[WorkerId, asyncio.Task[None]] = {}
-        self._is_ended = False
+        #: everything was killed at once, and nothing is born any more
+        self.is_ended = False
 
     def __iter__(self) -> Iterator[WorkerRecord]:
         return iter(list(self._records.values()))
@@ -63,13 +61,18 @@ class Crew:
         """Return the record of a worker that is ordered and not gone."""
         return self._records.get(worker)
 
-    def spawn(self, worker: WorkerId, apps: tuple[str, ...], threads: int) -> None:
-        """Begin to start a worker; its exit is told even when it never came to be. After `kill_all`: nothing."""
-        if self._is_ended:
+    def spawn(self, worker: WorkerId, apps: tuple[str, ...], threads: int, config: DirtyConfig) -> None:
+        """Begin to start a worker as ``config`` says; its exit is told even when it never came to be.
+
+        After `kill_all` nothing happens.
+        """
+        if self.is_ended:
             return
         loop = asyncio.get_running_loop()
         record = self._records[worker] = WorkerRecord(worker, apps, loop.time())
-        self._births[worker] = loop.create_task(self._bear(record, threads), name=f"dirtybus spawn worker {worker}")
+        self._births[worker] = loop.create_task(
+            self._bear(record, threads, config), name=f"dirtybus spawn worker {worker}"
+        )
 
     def send(self, worker: WorkerId, message: Message) -> bool:
         """Send to a worker; False when it has no link."""
@@ -77,8 +80,11 @@ class Crew:
         return record is not None and record.child is not None and record.child.send(message)
 
     def retire(self, worker: WorkerId) -> None:
-        """Tell a worker to close its apps and leave."""
-        self.send(worker, Message(Stop()))
+        """Tell a worker to close its apps and leave; one that is being born dies at birth."""
+        record = self._records.get(worker)
+        if record is not None:
+            record.is_retired = True
+            self.send(worker, Message(Stop()))
 
     def kill(self, worker: WorkerId, why: KillReason) -> None:
         """End a worker's process; one that is being born dies at birth.
@@ -102,7 +108,7 @@ class Crew:
 
     def kill_all(self) -> None:
         """End every process now, without awaiting, and let none be born. May be called twice."""
-        self._is_ended = True
+        self.is_ended = True
         for record in self:
             record.is_dismissed = True
             if record.child is not None:
@@ -126,9 +132,10 @@ class Crew:
             await changed.wait()
         self._spawner.close()
 
-    async def _bear(self, record: WorkerRecord, threads: int) -> None:
+    async def _bear(self, record: WorkerRecord, threads: int, config: DirtyConfig) -> None:
         try:
             child = await self._spawner.spawn(
+                config,
                 lambda message: self._take(record, message),
                 lambda line: self._hear(record, line),
                 lambda status: self._bury(record, status),
@@ -142,24 +149,10 @@ class Crew:
             del self._births[record.id]
         record.child = child
         self._on_spawned(record)
-        if self._is_ended or record.killed_for is not None:
+        if self.is_ended or record.is_retired or record.killed_for is not None:
             child.kill()
         else:
-            child.send(Message(self._boot(record, threads)))
-
-    def _boot(self, record: WorkerRecord, threads: int) -> Boot:
-        hooks: Mapping[str, Any] = self._config.hooks
-        return Boot(
-            worker=record.id,
-            apps=record.apps,
-            path=import_path(self._config),
-            threads=threads,
-            async_concurrency=self._config.async_concurrency,
-            compute_threads=self._config.compute_threads,
-            owner_pid=os.getpid(),
-            post_fork=hooks.get("dirty_post_fork"),
-            worker_init=hooks.get("dirty_worker_init"),
-        )
+            child.send(Message(_boot(record, threads, config)))
 
     def _take(self, record: WorkerRecord, message: Message) -> None:
         record.unanswered = 0  # whoever speaks is alive
@@ -191,3 +184,18 @@ class Crew:
             del self._records[record.id]
             for tell in record.when_gone:
                 tell()
+
+
+def _boot(record: WorkerRecord, threads: int, config: DirtyConfig) -> Boot:
+    hooks: Mapping[str, Any] = config.hooks
+    return Boot(
+        worker=record.id,
+        apps=record.apps,
+        path=import_path(config),
+        threads=threads,
+        async_concurrency=config.async_concurrency,
+        compute_threads=config.compute_threads,
+        owner_pid=os.getpid(),
+        post_fork=hooks.get("dirty_post_fork"),
+        worker_init=hooks.get("dirty_worker_init"),
+    )

@@ -59,9 +59,11 @@ class CallDesk:
             call.sink.fail(error)
 
     def settle_all(self, error: DirtyError) -> None:
-        """End every open call with ``error``."""
-        for call_id in list(self._open):
-            self.settle(call_id, error)
+        """End every open call with ``error``, whose details then say whether the call may have begun."""
+        for call_id, call in list(self._open.items()):
+            told = DirtyError.from_dict(error.to_dict())
+            told.details["started"] = call.worker is not None
+            self.settle(call_id, told)
 
     def pass_on(self, message: Message) -> bool:
         """Give a worker's word on a call to its sink. Returns whether it was the first chunk of its stream.

@@ -18,6 +18,10 @@ from dirtybus.pool.model import ActionKind, OnCancel
 __all__ = ["Directory", "Terms"]
 
 _CALLERS: Final = "the caller's timeout"
+#: a greeting must fit into the socket's buffer at once: what follows it was then not read before it was sent
+_MOST_ANNOUNCED: Final = 4096
+_MOST_ANNOUNCED_BYTES: Final = 64 * 1024
+_PAIR_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,21 @@ class Directory:
     def paths(self) -> tuple[str, ...]:
         """The import paths of the apps, in the order of the settings."""
         return tuple(spec.path for spec in self.specs)
+
+    @property
+    def idempotent(self) -> tuple[tuple[str, str], ...]:
+        """App and action of those that may be run twice; not more than fit into a greeting."""
+        announced: list[tuple[str, str]] = []
+        room = _MOST_ANNOUNCED_BYTES
+        for path, info in self._infos.items():
+            for name, options in info.actions.items():
+                if not options.idempotent:
+                    continue
+                room -= len(path.encode()) + len(name.encode()) + _PAIR_BYTES
+                if room < 0 or len(announced) == _MOST_ANNOUNCED:
+                    return tuple(announced)
+                announced.append((path, name))
+        return tuple(announced)
 
     @property
     def threads_by_app(self) -> Mapping[str, int]:

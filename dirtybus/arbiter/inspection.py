@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
+from dirtybus import log
 from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.environment import import_path
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
 from dirtybus.config import DirtyConfig
+from dirtybus.config.fitting import doubts
 from dirtybus.errors import BootFailed
 from dirtybus.pool.model import WorkerId
 from dirtybus.protocol.messages import BootFailed as BootFailedHead
 from dirtybus.protocol.messages import Booting, Inspect, Inspected, Message
 
-__all__ = ["inspect_apps"]
+__all__ = ["inspect_apps", "inspect_directory"]
+
+
+async def inspect_directory(spawner: Spawner, config: DirtyConfig) -> Directory:
+    """Return what is known of the apps, and warn of spans that hardly fit; without an app, nobody is asked.
+
+    Raises as `inspect_apps`.
+    """
+    directory = await inspect_apps(spawner, config) if config.apps else Directory(config, ())
+    for doubt in doubts(config, directory.deadlines):
+        log.logger.warning("{}", doubt)
+    return directory
 
 
 async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
@@ -45,7 +58,7 @@ async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
         gone.set_result(None)
 
     try:
-        record.child = await spawner.spawn(on_message, record.lines.append, on_gone)
+        record.child = await spawner.spawn(config, on_message, record.lines.append, on_gone)
     except OSError as exc:
         raise BootFailed(f"no process could be started to look at the apps: {exc}", {"step": "spawn"}) from exc
     record.child.send(Message(Inspect(apps=record.apps, path=import_path(config))))

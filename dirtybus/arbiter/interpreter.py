@@ -8,21 +8,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from dirtybus import log
-from dirtybus.arbiter.calls import Request, refusal_error
+from dirtybus.arbiter.breakage import Breakage
+from dirtybus.arbiter.calls import OpenCall, Request, refusal_error
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
-from dirtybus.arbiter.directory import Directory
+from dirtybus.arbiter.editions import Edition, Editions
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.reloader import Reloader
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
 from dirtybus.arbiter.timer import Timer
 from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
-from dirtybus.events import LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
+from dirtybus.events import CircuitClosed, CircuitOpened, LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
 from dirtybus.pool import ports
 from dirtybus.pool.model import Call as PoolCall
 from dirtybus.pool.model import CallId, Phase
@@ -41,6 +44,7 @@ from dirtybus.protocol.messages import (
     Refusal,
     StashAsk,
 )
+from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import LocalPort
 from dirtybus.stash.wire import answer_message, op_of
 from dirtybus.transport.sinks import Sink
@@ -52,32 +56,35 @@ class Interpreter:
     """Run calls on workers, as the pool decides.
 
     Args:
-        config: limits and spans.
         spawner: starts the processes.
         stash: what workers ask for.
         observe: told of each change in the life of the workers.
+        on_commit: told of the settings that a reload has brought into force.
         on_defect: told when carrying out an order fails in a way that it must not.
     """
 
     def __init__(
         self,
-        config: DirtyConfig,
         spawner: Spawner,
         stash: LocalPort,
         *,
         observe: Callable[[LifecycleEvent], object],
+        on_commit: Callable[[DirtyConfig], object],
         on_defect: Callable[[Exception], object],
     ) -> None:
         self.desk = CallDesk()
-        self.crew = Crew(config, spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
-        self._vigil = Vigil(self.crew, config.heartbeat_timeout_s, self._note_silence)
+        self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
+        self._vigil = Vigil(self.crew, None, self._note_silence)
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
-        self._config = config
+        self._spawner = spawner
         self._stash = stash
         self._observe = observe
+        self._on_commit = on_commit
         self._on_defect = on_defect
-        self._directory: Directory | None = None
+        self._breakage = Breakage()
+        self._editions: Editions | None = None
+        self._reloader: Reloader | None = None
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop
         self._timer = Timer(lambda: self._feed(ports.Ticked()))
@@ -97,26 +104,51 @@ class Interpreter:
             raise Unavailable("not started: there are no workers yet; wait for start()")
         return self._pool
 
+    @property
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]:
+        """App and action of those that may be run twice; none before the start."""
+        return () if self._editions is None else self._editions.current.directory.idempotent
+
     def snapshot(self) -> PoolSnapshot | None:
         """Return the pool at this moment; None before the start."""
         return None if self._pool is None else self._pool.snapshot()
 
     # --- what the arbiter wants ---
 
-    async def man(self, directory: Directory) -> None:
-        """Start the workers for the apps of ``directory`` and wait until each is ready.
+    async def man(self, edition: Edition) -> None:
+        """Start the workers of ``edition`` and wait until each is ready.
 
         Raises:
             BootFailed: one could not boot.
         """
-        self._directory = directory
+        config, directory = edition.config, edition.directory
+        self._editions = Editions(edition)
         self._loop = asyncio.get_running_loop()
         self._manned = self._loop.create_future()
-        self._pool = Pool(self._config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
+        self._vigil.set_timeout(config.heartbeat_timeout_s)
+        self._pool = Pool(config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
+        self._reloader = Reloader(
+            self._editions,
+            self._spawner,
+            feed=self._feed,
+            size=lambda: self.pool.size,
+            on_edition=self._prepare,
+        )
+        self._prepare(edition)
         self._feed(ports.Ticked())
         if self._is_manned():  # there is nobody to wait for
             self._manned.set_result(None)
         await self._manned
+
+    async def reload(self, config: DirtyConfig) -> None:
+        """Replace every worker; as `Reloader.reload`.
+
+        Raises:
+            Unavailable: the workers were not started.
+        """
+        if self._reloader is None:
+            raise Unavailable("not started: there are no workers yet; wait for start()")
+        await self._reloader.reload(config)
 
     def submit(self, request: Request, sink: Sink) -> CallId:
         """Accept a call; every word on it goes to ``sink``, also a refusal.
@@ -125,9 +157,9 @@ class Interpreter:
             DirtyAppNotFoundError: nothing serves its app.
             Unavailable: the workers were not started.
         """
-        if self._directory is None:
+        if self._editions is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
-        terms = self._directory.terms(request.app, request.action, request.timeout_s)
+        terms = self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
         call = self.desk.accept(request, sink, terms, self._loop.time())
         self._feed(
             ports.Submitted(
@@ -162,6 +194,20 @@ class Interpreter:
         self._feed(ports.Resized(workers))
         return self.pool.size
 
+    def release(self) -> None:
+        """End soon the calls that a drain would not wait for, those that come later too. May be called in any thread.
+
+        Nothing happens before the start or after the end.
+        """
+
+        def feed() -> None:
+            if not self.crew.is_ended:
+                self._feed(ports.AdmissionClosed())
+
+        if self._pool is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(feed)
+
     async def drain(self, within_s: float) -> None:
         """Let accepted calls end within so many seconds, then let the workers leave; wait for the last of them."""
         if self._pool is None:
@@ -177,6 +223,8 @@ class Interpreter:
         self.crew.kill_all()
         self.cut += len(self.desk)
         self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
+        if self._reloader is not None:
+            self._reloader.kill()
         for waiting in (self._manned, self._drained):
             if waiting is not None and not waiting.done():
                 waiting.cancel() if waiting is self._manned else waiting.set_result(None)
@@ -214,19 +262,68 @@ class Interpreter:
             case ports.Refuse(call_id, why):
                 self.cut += why is Refused.DRAINING
                 if call := self.desk.get(call_id):
-                    self.desk.settle(call_id, refusal_error(call, order))
+                    self.desk.settle(call_id, self._refusal(call, order))
             case ports.Interrupt(worker, call_id):
                 self.crew.send(worker, Message(Cancel(), call_id))
-            case ports.Spawn(worker, apps):
-                assert self._directory is not None
-                self.crew.spawn(worker, apps, self._directory.threads(apps))
+            case ports.Spawn(worker, apps, generation):
+                assert self._editions is not None
+                edition = self._editions.of(generation)
+                self.crew.spawn(worker, apps, edition.directory.threads(apps), edition.config)
             case ports.Retire(worker):
                 self.crew.retire(worker)
             case ports.Kill(worker, why):
                 self.crew.kill(worker, why)
+            case ports.CommitReload(generation):
+                self._commit(generation)
+            case ports.ReportReload():
+                self._report_reload(order)
+            case ports.ReportCircuit(app, is_open):
+                self._report_circuit(app, is_open=is_open)
             case ports.ReportDrained():
                 if self._drained is not None and not self._drained.done():
                     self._drained.set_result(None)
+
+    # --- reloads and circuits ---
+
+    @property
+    def _config(self) -> DirtyConfig:
+        assert self._editions is not None
+        return self._editions.current.config
+
+    def _prepare(self, edition: Edition) -> None:
+        for table in edition.directory.stashes:
+            self._stash.ask(StashOp("ensure", table))
+
+    def _commit(self, generation: int) -> None:
+        assert self._editions is not None
+        config = self._editions.commit(generation).config
+        self._vigil.set_timeout(config.heartbeat_timeout_s)
+        self._on_commit(config)
+
+    def _report_reload(self, order: ports.ReportReload) -> None:
+        assert self._reloader is not None
+        error: DirtyError | None = None
+        if not order.is_done:
+            lost = None if order.lost is None else self.crew.get(order.lost)
+            error = None if lost is None else lost.went_wrong
+            error = error or Draining("shutting down: the reload was given up; the old workers finish their calls")
+        self._reloader.end(error, order.generation)
+
+    def _report_circuit(self, app: str, *, is_open: bool) -> None:
+        if is_open:
+            error = self._breakage.error(app, self._config)
+            log.logger.bind(app=app).error("{}", error)
+            self._observe(CircuitOpened(app, error))
+        else:
+            log.logger.bind(app=app).info("{} works again: its calls are taken", app)
+            self._observe(CircuitClosed(app))
+
+    def _refusal(self, call: OpenCall, order: ports.Refuse) -> DirtyError:
+        if order.why is Refused.APP_BROKEN and self.pool.serves(call.request.app):
+            return self._breakage.error(call.request.app, self._config)
+        return refusal_error(call, order)
+
+    # --- calls ---
 
     def _dispatch(self, order: ports.Dispatch) -> None:
         call, record = self.desk.get(order.call), self.crew.get(order.worker)
@@ -304,21 +401,24 @@ class Interpreter:
         for call_id in record.calls.keys() - unbegun:
             if call := self.desk.get(call_id):
                 call.deaths, call.last_exit = (*call.deaths, why), status
+        took_s = asyncio.get_running_loop().time() - record.started_at
+        failure, blamed = record.failure(status, took_s), record.blamed()
+        record.went_wrong = failure
+        if not (record.is_retired or record.is_dismissed):
+            self._breakage.note(blamed or record.apps, failure)
         self._log_exit(record, status, why)
         if record.boot_s is None and self._manned is not None and not self._manned.done():
-            took_s = asyncio.get_running_loop().time() - record.started_at
-            self._manned.set_exception(record.boot_error(status, took_s))
+            self._manned.set_exception(failure)
         self._observe(
             WorkerExited(record.id, record.pid, record.apps, exit_code=status.code, signal=status.signal, reason=why)
         )
-        self._feed(ports.Exited(record.id, unbegun))
+        self._feed(ports.Exited(record.id, unbegun, blamed))
 
     def _log_exit(self, record: WorkerRecord, status: ExitStatus, why: str) -> None:
         bound = log.logger.bind(worker=record.id, pid=record.pid, exit_code=status.code, signal=status.signal)
-        if status.code == 0 or record.is_dismissed:
+        if status.code == 0 or record.is_dismissed or (record.is_retired and record.killed_for is None):
             bound.info("worker {} left", record.id)
         elif record.boot_s is None:
-            took_s = asyncio.get_running_loop().time() - record.started_at
-            bound.error("{}", record.boot_error(status, took_s))
+            bound.error("{}", record.went_wrong)
         else:
             bound.warning("worker {} died with {} calls in it: {}", record.id, len(record.calls), why)

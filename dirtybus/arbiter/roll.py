@@ -36,6 +36,10 @@ class WorkerRecord:
     child: Child | None = None
     boot_s: float | None = None
     killed_for: KillReason | None = None
+    #: it was told to leave
+    is_retired: bool = False
+    #: what went wrong with it, once it is gone
+    went_wrong: DirtyError | None = None
     #: the whole crew was ended at once
     is_dismissed: bool = False
     step: Booting | None = None
@@ -87,7 +91,23 @@ class WorkerRecord:
             return "the arbiter was stopped at once"
         if self.killed_for is not None:
             return f"killed because {self.killed_for.value}"
+        if self.is_retired:
+            return "it was told to leave"
         return str(status)
+
+    def failure(self, status: ExitStatus, took_s: float) -> DirtyError:
+        """Return what went wrong with a worker that ended ``took_s`` after its start: its boot, or else its work."""
+        if self.boot_s is None:
+            return self.boot_error(status, took_s)
+        details = {
+            "worker": self.id,
+            "step": "running",
+            "duration_s": took_s,
+            "exit_code": status.code,
+            "signal": status.signal,
+            "stderr": list(self.lines),
+        }
+        return DirtyError(f"worker {self.id} died {took_s:.1f} s after its start: {self.why_gone(status)}", details)
 
     def boot_error(self, status: ExitStatus, took_s: float) -> BootFailedError:
         """Return the boot report of a worker that ended ``took_s`` after its start, before it was ready."""

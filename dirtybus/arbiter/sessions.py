@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dirtybus import log
@@ -24,6 +24,7 @@ from dirtybus.protocol.messages import (
     Drain,
     End,
     Failure,
+    Goodbye,
     Head,
     Hello,
     Manage,
@@ -59,6 +60,7 @@ class SessionArbiter(Protocol):
     def submit(self, request: Request, sink: Sink) -> CallId: ...
     def cancel(self, call_id: CallId) -> None: ...
     def credit(self, call_id: CallId, chunks: int) -> None: ...
+    def idempotent_actions(self) -> Sequence[tuple[str, str]]: ...
     def status(self) -> Mapping[str, Any]: ...
     def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any: ...
 
@@ -87,6 +89,12 @@ class NativeSession(Link):
         """Tell the client that no new calls are taken."""
         self.send(Message(Drain()))
 
+    def close(self) -> None:
+        """Take leave and close: what was taken has its last word, so the client knows that the rest was not taken."""
+        if not self._open:
+            self.send(Message(Goodbye()))
+        super().close()
+
     def forget(self, client_id: int) -> None:
         """The last word on a call was sent."""
         self._open.pop(client_id, None)
@@ -110,7 +118,7 @@ class NativeSession(Link):
             case Manage(verb=verb, arguments=arguments):
                 self._manage(message.id, verb, arguments)
             case Hello():
-                self.send(Message(_hello(self._arbiter.config)))
+                self.send(Message(_hello(self._arbiter)))
             case head:
                 raise RemoteProtocolError(f"a client may not send {head.kind.name}")
 
@@ -122,10 +130,14 @@ class NativeSession(Link):
             if len(head.app) > _MAX_APP_CHARS:
                 raise DirtyAppNotFoundError(head.app[:60], f"no app has an import path of {len(head.app)} characters")
             if len(self._open) > self._max_open:
-                raise QueueFull(f"this client has {self._max_open} calls open; wait for answers", retry_after_s=1.0)
+                raise self._too_many()
             words.call_id = self._arbiter.submit(request, words)
         except DirtyError as exc:
             words.fail(exc)
+
+    def _too_many(self) -> QueueFull:
+        waits = {"wait": True} if self._arbiter.config.queue_full == "wait" else {}
+        return QueueFull(f"this client has {self._max_open} calls open; wait for answers", waits, retry_after_s=1.0)
 
     def _answer(self, ask_id: int, answer: Callable[[], Message]) -> None:
         try:
@@ -231,5 +243,11 @@ class _Words:
             self._session.send(Message(Failure(error=exc.to_dict()), self._client_id))
 
 
-def _hello(config: DirtyConfig) -> Hello:
-    return Hello(role="arbiter", pid=os.getpid(), version=__version__, max_payload_bytes=config.max_payload_bytes)
+def _hello(arbiter: SessionArbiter) -> Hello:
+    return Hello(
+        role="arbiter",
+        pid=os.getpid(),
+        version=__version__,
+        max_payload_bytes=arbiter.config.max_payload_bytes,
+        idempotent=arbiter.idempotent_actions(),
+    )

@@ -60,6 +60,7 @@ class Spawner(Protocol):
 
     async def spawn(
         self,
+        config: DirtyConfig,
         on_message: Callable[[Message], None],
         on_line: Callable[[str], None],
         on_gone: Callable[[ExitStatus], None],
@@ -94,14 +95,9 @@ class _Birth:
 
 
 class ProcessSpawner:
-    """Start workers as fresh interpreters of the same Python.
+    """Start workers as fresh interpreters of the same Python."""
 
-    Args:
-        config: environment and limits.
-    """
-
-    def __init__(self, config: DirtyConfig) -> None:
-        self._config = config
+    def __init__(self) -> None:
         # The kernel's "kill me when my parent dies" means the parent's *thread*: this one lives as long as we do.
         # Children inherit its signal mask, so a Ctrl-C does not hit them before they are ready for it.
         self._thread = ThreadPoolExecutor(
@@ -111,16 +107,17 @@ class ProcessSpawner:
 
     async def spawn(
         self,
+        config: DirtyConfig,
         on_message: Callable[[Message], None],
         on_line: Callable[[str], None],
         on_gone: Callable[[ExitStatus], None],
     ) -> ChildProcess:
-        """Start one process. Cancelling it leaves none.
+        """Start one process, with the environment and the limits of ``config``. Cancelling it leaves none.
 
         Raises:
             OSError: the system refuses another process or descriptor; `on_gone` is not called.
         """
-        birth = asyncio.get_running_loop().run_in_executor(self._thread, self._bear)
+        birth = asyncio.get_running_loop().run_in_executor(self._thread, self._bear, config)
         try:
             born = await asyncio.shield(birth)
         except asyncio.CancelledError:
@@ -129,7 +126,7 @@ class ProcessSpawner:
             raise
         child = ChildProcess(born, on_gone, self._oom_counter)
         try:
-            await child.attach(Connection(Side.CALLER, self._config.max_payload_bytes), on_message, on_line)
+            await child.attach(Connection(Side.CALLER, config.max_payload_bytes), on_message, on_line)
         except BaseException:
             child.give_up()
             raise
@@ -139,17 +136,17 @@ class ProcessSpawner:
         """Stop the thread that starts processes. May be called twice."""
         self._thread.shutdown(wait=False)
 
-    def _bear(self) -> _Birth:
+    def _bear(self, config: DirtyConfig) -> _Birth:
         with ExitStack() as undo:
             claims = Claims.create()
             undo.callback(claims.close)
-            pulse = Pulse() if self._config.heartbeat_timeout_s else None
+            pulse = Pulse() if config.heartbeat_timeout_s else None
             if pulse is not None:
                 undo.callback(pulse.close)
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             with theirs:
-                popen = self._popen(theirs.fileno(), claims.fd, -1 if pulse is None else pulse.fd)
+                popen = self._popen(config, theirs.fileno(), claims.fd, -1 if pulse is None else pulse.fd)
             undo.pop_all()
         claims.close_fd()
         if pulse is not None:
@@ -157,8 +154,8 @@ class ProcessSpawner:
         ours.setblocking(False)
         return _Birth(popen, ours, claims, pulse)
 
-    def _popen(self, *fds: int) -> subprocess.Popen[bytes]:
-        arguments = [str(number) for number in (*fds, self._config.max_payload_bytes, os.getpid())]
+    def _popen(self, config: DirtyConfig, *fds: int) -> subprocess.Popen[bytes]:
+        arguments = [str(number) for number in (*fds, config.max_payload_bytes, os.getpid())]
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             # -P: a file in the working directory must not pass for a module of the standard library
             [sys.executable, "-P", "-m", "dirtybus.worker", *arguments],
@@ -166,7 +163,7 @@ class ProcessSpawner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=[fd for fd in fds if fd >= 0],
-            env=child_environment(os.environ, self._config),
+            env=child_environment(os.environ, config),
         )
 
 

@@ -31,9 +31,13 @@ class Vigil:
         on_silence: Callable[[WorkerRecord], object],
     ) -> None:
         self._workers = workers
-        self._interval_s = timeout_s / _LOOKS if timeout_s else None
         self._on_silence = on_silence
+        self.set_timeout(timeout_s)
         self._next: asyncio.TimerHandle | None = None
+
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """Have another timeout from the next look on."""
+        self._interval_s = timeout_s / _LOOKS if timeout_s else None
 
     def begin(self) -> None:
         """Watch from now on, until no worker has a call any more. May be called twice."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
+from dirtybus.client.acquaintance import Acquaintance
 from dirtybus.client.patience import Patience
-from dirtybus.errors import DirtyConnectionError, DirtyError
-from dirtybus.protocol.arguments import encode_arguments
+from dirtybus.errors import DirtyError
 from dirtybus.protocol.connection import Connection, Side
+from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import (
     Answer,
     Call,
     Cancel,
     Chunk,
     Credit,
+    Drain,
     End,
     Failure,
+    Goodbye,
     Head,
+    Hello,
     Message,
     Progress,
     Refusal,
@@ -27,7 +31,7 @@ from dirtybus.protocol.messages import (
 )
 from dirtybus.transport.link import Link, open_link
 from dirtybus.transport.listener import connect
-from dirtybus.transport.posix import has_news
+from dirtybus.transport.posix import has_news, rest_of
 from dirtybus.transport.sinks import Sink, StreamSink, ValueSink
 
 __all__ = ["AsyncChannel"]
@@ -39,7 +43,7 @@ OnProgress = Callable[[Progress], object]
 class AsyncChannel:
     """Calls and questions over one connection, matched by id. Made by `open`; used on one loop."""
 
-    def __init__(self, path: str, window: int) -> None:
+    def __init__(self, path: str, window: int, *, greets: bool = False) -> None:
         self.path = path
         self.loop = asyncio.get_running_loop()
         self._window = window
@@ -48,16 +52,23 @@ class AsyncChannel:
         self._ids = itertools.count(1)
         self._sinks: dict[int, Sink] = {}
         self._asks: dict[int, asyncio.Future[Message]] = {}
+        self.peer = Acquaintance(path, greets=greets)
         self.late = 0
         self._sock: Any = None
 
     @classmethod
-    async def open(cls, path: str, *, connect_timeout_s: float, window: int) -> AsyncChannel:
-        """Connect to the arbiter at ``path``. Raises `DirtyConnectionError` when nobody listens there."""
-        channel = cls(path, window)
-        channel._sock = sock = await asyncio.to_thread(connect, path, timeout_s=connect_timeout_s)
+    async def open(cls, path: str, connect_timeout_s: float, window: int, *, greets: bool = False) -> AsyncChannel:
+        """Connect to the arbiter at ``path``, and say hello if it ``greets``.
+
+        Raises:
+            DirtyConnectionError: nobody listens there.
+        """
+        channel = cls(path, window, greets=greets)
+        channel._sock = sock = await _connected(path, connect_timeout_s)
         sock.setblocking(False)
         await open_link(sock, channel._link)
+        if greets:
+            channel._link.send(Message(channel.peer.hello()))
         return channel
 
     async def look(self) -> None:
@@ -76,15 +87,14 @@ class AsyncChannel:
         self,
         app: str,
         action: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
+        body: Sequence[Buffer],
         patience: Patience,
         on_progress: OnProgress | None = None,
     ) -> Any:
         """Run an action and return its value; the list of chunks when it yields. Cancelling cancels the call."""
         call_id = next(self._ids)
         sink = ValueSink(lambda chunks: self._credit(call_id, chunks), on_progress)
-        self._start(call_id, sink, app, action, args, kwargs, patience)
+        self._start(call_id, sink, app, action, body, patience)
         try:
             async with asyncio.timeout(patience.wait_s):
                 return await sink.outcome
@@ -99,8 +109,7 @@ class AsyncChannel:
         self,
         app: str,
         action: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
+        body: Sequence[Buffer],
         patience: Patience,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
@@ -108,7 +117,7 @@ class AsyncChannel:
         """Yield what an action yields. Closing or dropping the iterator ends the work."""
         call_id = next(self._ids)
         sink = StreamSink(lambda chunks: self._credit(call_id, chunks), self._window, on_progress)
-        self._start(call_id, sink, app, action, args, kwargs, patience)
+        self._start(call_id, sink, app, action, body, patience)
         try:
             while chunk := await sink.read(idle_timeout_s):
                 yield chunk[0]
@@ -136,6 +145,7 @@ class AsyncChannel:
 
     async def close(self) -> None:
         """Hang up; open calls fail with `DirtyConnectionError`. May be called twice."""
+        self.peer.is_left = True
         self._link.close()
         self._note_lost(None)
 
@@ -147,12 +157,10 @@ class AsyncChannel:
         sink: Sink,
         app: str,
         action: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
+        body: Sequence[Buffer],
         patience: Patience,
     ) -> None:
         head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
-        body = encode_arguments(args, kwargs)
         self._sinks[call_id] = sink
         try:
             self._send(Message(head, call_id, body))
@@ -167,14 +175,18 @@ class AsyncChannel:
 
     def _credit(self, call_id: int, chunks: int) -> None:
         if call_id in self._sinks:
-            self._send(Message(Credit(chunks=chunks), call_id))
+            self._link.send(Message(Credit(chunks=chunks), call_id))  # when it is gone, the sink is told so
 
     def _send(self, message: Message) -> None:
-        if not self._link.send(message):
-            raise DirtyConnectionError("the arbiter closed the connection", self.path)
+        # a write that fails at once ends the link, and has taken nothing
+        if not self._link.send(message) or not self._link.is_open:
+            raise self.peer.loss("the arbiter closed the connection", was_sent=False)
 
     def _take(self, message: Message) -> None:
         head = message.head
+        if isinstance(head, Hello | Drain | Goodbye):
+            self.peer.note(head)
+            return
         if isinstance(head, Answer | Refusal):
             asked = self._asks.get(message.id)
             if asked is not None and not asked.done():
@@ -202,12 +214,32 @@ class AsyncChannel:
                 sink.fail(DirtyError.from_dict(head.error))
 
     def _note_lost(self, exc: Exception | None) -> None:
-        reason = f": {exc}" if exc else ""
+        why = "the client was closed" if self.peer.is_left else str(exc) if exc else "it closed the connection"
+        if not self.peer.is_left:
+            self._take_rest()
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():
-            sink.fail(DirtyConnectionError(f"the arbiter went away before it answered{reason}", self.path))
+            sink.fail(self.peer.loss(why))
         for asked in self._asks.values():
             if not asked.done():
-                asked.set_exception(
-                    DirtyConnectionError(f"the arbiter went away before it answered{reason}", self.path)
-                )
+                asked.set_exception(self.peer.loss(why))
+
+    def _take_rest(self) -> None:
+        """Take in what the arbiter said before it went; a write of ours may have found that out before our reader."""
+        for received in rest_of(self._sock):
+            self._link.data_received(received)
+
+
+async def _connected(path: str, timeout_s: float) -> Any:
+    """Connect in a thread, as the arbiter's queue may be full. Cancelling leaves no socket behind."""
+    connecting = asyncio.ensure_future(asyncio.to_thread(connect, path, timeout_s=timeout_s))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        connecting.add_done_callback(_close_unused)
+        raise
+
+
+def _close_unused(connecting: asyncio.Future[Any]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()

@@ -6,38 +6,26 @@ import math
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dirtybus.client.patience import Patience
+from dirtybus.client.async_call import AsyncCall
+from dirtybus.client.stamina import Stamina
 from dirtybus.client.stash_port import AsyncClientPort, ClientPort
+from dirtybus.client.sync_call import SyncCall
 from dirtybus.client.sync_channel import SyncChannel, Waiter
-from dirtybus.errors import DirtyConnectionError, DirtyError, DirtyTimeoutError
+from dirtybus.client.tries import Tries
+from dirtybus.errors import ConfigError, DirtyError, DirtyTimeoutError, Draining
 from dirtybus.protocol.arguments import encode_arguments
-from dirtybus.protocol.codec import decode_body
-from dirtybus.protocol.messages import (
-    Answer,
-    Call,
-    Cancel,
-    Chunk,
-    Credit,
-    End,
-    Failure,
-    Manage,
-    Message,
-    Progress,
-    Refusal,
-    Reply,
-    StatusAsk,
-)
+from dirtybus.protocol.messages import Answer, Manage, Message, Progress, Refusal, StatusAsk
 from dirtybus.stash import AsyncStash, Stash
-from dirtybus.transport.gathered import Gathered
 
 if TYPE_CHECKING:
     import asyncio
 
+    from dirtybus.client.acquaintance import Acquaintance
     from dirtybus.client.async_channel import AsyncChannel
 
 __all__ = ["DirtyClient"]
@@ -52,15 +40,25 @@ class DirtyClient:
 
     All threads share one connection, and so do all tasks of an event loop; every answer is matched to its call.
     It connects when first used, and again when the arbiter was restarted; a call that was under way then fails
-    with `DirtyConnectionError`, as it may or may not have run.
+    with `DirtyConnectionError`, as it may or may not have run. With ``reconnect_s``, calls that certainly did not
+    begin, and those of idempotent actions, are sent again instead, to the arbiter that comes next.
 
     Args:
         socket_path: the arbiter's Unix socket.
         timeout: the deadline of each call in seconds, kept by the arbiter; None takes the app's own, 0 means none.
         window: how many chunks of a stream may be under way before the reader has taken any.
+        reconnect_s: for how many seconds in a row a call tries to reach an arbiter that is gone, leaving or not
+            available, within its deadline; 0: it does not.
+
+    Raises:
+        ConfigError: ``reconnect_s`` is no such number.
     """
 
-    def __init__(self, socket_path: str, timeout: float | None = None, *, window: int = 32) -> None:
+    def __init__(
+        self, socket_path: str, timeout: float | None = None, *, window: int = 32, reconnect_s: float = 0.0
+    ) -> None:
+        if not 0 <= reconnect_s < float("inf"):
+            raise ConfigError(f"reconnect_s must be a number of seconds >= 0, not {reconnect_s!r}")
         self.socket_path = os.fspath(socket_path)
         self.timeout = timeout
         self.stash = Stash(ClientPort(self))
@@ -70,6 +68,20 @@ class DirtyClient:
         self._sync: SyncChannel | None = None
         self._async: dict[asyncio.AbstractEventLoop, AsyncChannel] = {}
         self._connecting: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self.stamina = Stamina(reconnect_s)
+        #: set when the threads' connection is closed, for the calls that were made before
+        self.closed = threading.Event()
+        self._closed_async: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+
+    @property
+    def resent(self) -> int:
+        """How many times a call was sent again."""
+        return self.stamina.resent
+
+    @property
+    def unknown(self) -> int:
+        """How many calls ended without anybody knowing whether they ran to their end."""
+        return self.stamina.unknown
 
     # --- for threads ---
 
@@ -104,13 +116,8 @@ class DirtyClient:
         on_progress: OnProgress | None = None,
     ) -> Any:
         """As `execute`, with a deadline of its own and reports on the way."""
-        chunks = Gathered()
-        with closing(self._words(app_path, action, args, kwargs, timeout_s, on_progress)) as words:
-            for message in words:
-                if isinstance(message.head, Reply):
-                    return decode_body(message.payload)
-                chunks.add(message.payload)
-        return chunks.values()
+        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        return SyncCall(self, tries, body, self._window, on_progress=on_progress).result()
 
     def stream(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Yield what the action yields, as it comes. Closing or dropping the iterator ends the work.
@@ -131,9 +138,9 @@ class DirtyClient:
         on_progress: OnProgress | None = None,
     ) -> Iterator[Any]:
         """As `stream`, with limits of its own and reports on the way; ``idle_timeout_s`` bounds each wait."""
-        words = self._words(app_path, action, args, kwargs, timeout_s, on_progress, idle_timeout_s)
-        for message in words:
-            yield decode_body(message.payload)
+        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        call = SyncCall(self, tries, body, self._window, idle_timeout_s=idle_timeout_s, on_progress=on_progress)
+        yield from call.chunks()
 
     def status(self) -> dict[str, Any]:
         """Return what is going on at the arbiter, as plain values."""
@@ -166,6 +173,8 @@ class DirtyClient:
         """Hang up the threads' connection; the next call connects anew. May be called twice."""
         with self._lock:
             channel, self._sync = self._sync, None
+            closed, self.closed = self.closed, threading.Event()
+        closed.set()
         if channel is not None:
             channel.close()
 
@@ -197,8 +206,8 @@ class DirtyClient:
         on_progress: OnProgress | None = None,
     ) -> Any:
         """As `execute_async`, with a deadline of its own and reports on the way."""
-        channel = await self.channel_async()
-        return await channel.execute(app_path, action, args, kwargs, self._patience(timeout_s), on_progress)
+        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        return await AsyncCall(self, tries, body, on_progress=on_progress).result()
 
     def stream_async(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """As `stream`, without blocking the loop."""
@@ -216,20 +225,19 @@ class DirtyClient:
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[Any, None]:
         """As `stream_async`, with limits of its own and reports on the way."""
-        channel = await self.channel_async()
-        patience = self._patience(timeout_s)
-        words = channel.stream(app_path, action, args, kwargs, patience, idle_timeout_s, on_progress)
-        try:
-            async for chunk in words:
+        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        async with aclosing(AsyncCall(self, tries, body, on_progress=on_progress).chunks(idle_timeout_s)) as chunks:
+            async for chunk in chunks:
                 yield chunk
-        finally:
-            await words.aclose()
 
     async def close_async(self) -> None:
         """Hang up this loop's connection; the next call connects anew. May be called twice."""
         import asyncio
 
-        channel = self._async.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        channel, closed = self._async.pop(loop, None), self._closed_async.pop(loop, None)
+        if closed is not None:
+            closed.set()
         if channel is not None:
             await channel.close()
 
@@ -256,7 +264,7 @@ class DirtyClient:
             broken, self._sync = self._sync, None
             if broken is not None:
                 broken.discard()
-            self._sync = SyncChannel(self.socket_path, _CONNECT_TIMEOUT_S)
+            self._sync = SyncChannel(self.socket_path, _CONNECT_TIMEOUT_S, greets=self.stamina.reconnects)
             return self._sync
 
     async def channel_async(self) -> AsyncChannel:
@@ -276,7 +284,7 @@ class DirtyClient:
             channel = self._async.get(loop)
             if channel is None or not channel.is_usable:
                 channel = await AsyncChannel.open(
-                    self.socket_path, connect_timeout_s=_CONNECT_TIMEOUT_S, window=self._window
+                    self.socket_path, _CONNECT_TIMEOUT_S, self._window, greets=self.stamina.reconnects
                 )
                 self._async[loop] = channel
         return channel
@@ -309,68 +317,49 @@ class DirtyClient:
     def _manage(self, verb: str, arguments: Mapping[str, Any], timeout_s: float = _ASK_TIMEOUT_S) -> dict[str, Any]:
         return _values(self.ask(lambda channel: channel.start(Manage(verb=verb, arguments=arguments)), timeout_s))
 
-    def _patience(self, timeout_s: float | None) -> Patience:
-        return Patience(self.timeout if timeout_s is None else timeout_s)
-
     def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._async if loop.is_closed()]:
+        for loop in [loop for loop in {*self._async, *self._closed_async} if loop.is_closed()]:
             self._async.pop(loop, None)
             self._connecting.pop(loop, None)
+            self._closed_async.pop(loop, None)
 
-    # --- the words on one call, for threads ---
+    # --- what a call needs ---
 
-    def _words(
-        self,
-        app: str,
-        action: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        timeout_s: float | None,
-        on_progress: OnProgress | None,
-        idle_timeout_s: float | None = None,
-    ) -> Generator[Message, None, None]:
-        """Yield chunks, or the one reply. Closing it before the last word cancels the call."""
-        patience = self._patience(timeout_s)
-        clock = patience.begin(idle_timeout_s)
-        body = encode_arguments(args, kwargs)
-        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+    def channel_for_call(self) -> SyncChannel:
+        """Return the threads' connection, as `channel`, unless a call would be refused there.
+
+        Raises:
+            Draining: it would be, and is to be sent to whoever comes next.
+        """
         channel = self.channel()
-        waiter = channel.start(head, body)
-        is_over = False
-        owed, batch = 0, max(1, self._window // 2)
-        try:
-            while not is_over:
-                message = channel.next(waiter, clock.next_limit_at())
-                is_over = isinstance(message.head, Reply | End | Failure)
-                if isinstance(message.head, Failure):
-                    raise DirtyError.from_dict(message.head.error)
-                if isinstance(message.head, Progress):
-                    if on_progress is not None:
-                        on_progress(message.head)
-                elif not isinstance(message.head, End):
-                    yield message
-                    owed += isinstance(message.head, Chunk)
-                    if owed == batch:
-                        channel.send(Message(Credit(chunks=owed), waiter.id))
-                        owed = 0
-        except TimeoutError as exc:
-            if isinstance(exc, DirtyError):
-                raise
-            raise clock.exhausted(app, action) from None
-        finally:
-            channel.forget(waiter)
-            if not is_over:
-                _cancel(channel, waiter)
+        self._refuse_if_leaving(channel.peer)
+        return channel
+
+    async def channel_for_call_async(self) -> AsyncChannel:
+        """Return this loop's connection, as `channel_for_call`."""
+        channel = await self.channel_async()
+        self._refuse_if_leaving(channel.peer)
+        return channel
+
+    def closed_async(self) -> asyncio.Event:
+        """Return what is set when this loop's connection is closed."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        closed = self._closed_async.get(loop)
+        if closed is None:
+            closed = self._closed_async[loop] = asyncio.Event()
+        return closed
+
+    def _refuse_if_leaving(self, peer: Acquaintance) -> None:
+        if self.stamina.reconnects and peer.is_draining:
+            raise Draining(f"the arbiter at {self.socket_path!r} is shutting down; the call was not sent")
+
+    def _tries(self, app: str, action: str, timeout_s: float | None) -> Tries:
+        return self.stamina.tries(app, action, self.timeout if timeout_s is None else timeout_s)
 
 
 def _values(answer: Message) -> dict[str, Any]:
     assert isinstance(answer.head, Answer)
     values: dict[str, Any] = answer.head.value
     return values
-
-
-def _cancel(channel: SyncChannel, waiter: Waiter) -> None:
-    try:
-        channel.send(Message(Cancel(), waiter.id))
-    except DirtyConnectionError:
-        return  # it is gone, and the work with it

@@ -48,8 +48,12 @@ def get_dirty_socket_path() -> str:
     )
 
 
-def get_dirty_client(timeout: float | None = None) -> DirtyClient:
-    """Return the client of this process, for any thread. ``timeout`` counts where the client is made: the first time.
+def get_dirty_client(timeout: float | None = None, *, reconnect_s: float = 0.0) -> DirtyClient:
+    """Return the client of this process, for any thread. The arguments count where it is made: the first time.
+
+    Args:
+        timeout: as for `DirtyClient`.
+        reconnect_s: as for `DirtyClient`.
 
     Raises:
         DirtyError: no socket path is known.
@@ -58,14 +62,22 @@ def get_dirty_client(timeout: float | None = None) -> DirtyClient:
     path = get_dirty_socket_path()
     with _lock:
         if _client is None or _client.socket_path != path:
-            _client = DirtyClient(path, timeout)
+            _client = DirtyClient(path, timeout, reconnect_s=reconnect_s)
         return _client
 
 
-async def get_dirty_client_async(timeout: float | None = None) -> DirtyClient:
-    """As `get_dirty_client`, connected for the running loop. Raises `DirtyConnectionError` when nobody listens."""
-    client = get_dirty_client(timeout)
-    await client.connect_async()
+async def get_dirty_client_async(timeout: float | None = None, *, reconnect_s: float = 0.0) -> DirtyClient:
+    """As `get_dirty_client`, connected for the running loop.
+
+    One with ``reconnect_s`` connects when it is used, as its calls wait for an arbiter.
+
+    Raises:
+        DirtyError: no socket path is known.
+        DirtyConnectionError: nobody listens there.
+    """
+    client = get_dirty_client(timeout, reconnect_s=reconnect_s)
+    if not client.stamina.reconnects:
+        await client.connect_async()
     return client
 
 

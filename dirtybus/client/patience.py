@@ -14,9 +14,13 @@ _MARGIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``timeout_s`` travels with the call (None: the app's own limit applies; 0: none at all)."""
+    """``timeout_s`` travels with the call (None: the app's own limit applies; 0: none at all).
+
+    Where the call is sent again, it is what remains of ``given_s``, which the caller gave.
+    """
 
     timeout_s: float | None
+    given_s: float | None = None
 
     @property
     def wait_s(self) -> float | None:
@@ -30,10 +34,11 @@ class Patience:
 
     def exhausted(self, app: str, action: str) -> DirtyTimeoutError:
         """Return the error for an arbiter that did not even say that the deadline had passed."""
+        given_s = self.given_s or self.timeout_s
         return DirtyTimeoutError(
-            f"{app} {action}: the arbiter said nothing within the client's timeout of {self.timeout_s:g} s and "
+            f"{app} {action}: the arbiter said nothing within the client's timeout of {given_s:g} s and "
             f"{_MARGIN_S:g} s more; is it stopped or overloaded?",
-            self.timeout_s,
+            given_s,
             "the client's timeout",
             "unanswered",
         )

@@ -13,13 +13,24 @@ import threading
 import time
 from collections import deque
 
+from dirtybus.client.acquaintance import Acquaintance
 from dirtybus.errors import DirtyConnectionError, DirtyError
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import Answer, Drain, Failure, Head, Hello, Message, Refusal, Reply
+from dirtybus.protocol.messages import (
+    Answer,
+    Drain,
+    End,
+    Failure,
+    Goodbye,
+    Head,
+    Hello,
+    Message,
+    Refusal,
+    Reply,
+)
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.listener import connect
-from dirtybus.transport.posix import has_news
 
 __all__ = ["SyncChannel", "Waiter"]
 
@@ -29,12 +40,13 @@ _MAX_PAYLOAD_BYTES = 2**32 - 1  # the arbiter's limit is the one that counts
 class Waiter:
     """One call or question and the messages that came for it."""
 
-    __slots__ = ("_wake", "id", "is_waiting", "messages")
+    __slots__ = ("_wake", "id", "is_sent", "is_waiting", "messages")
 
     def __init__(self, ask_id: int) -> None:
         self.id = ask_id
         self.messages: deque[Message] = deque()
         self.is_waiting = False
+        self.is_sent = True
         self._wake = threading.Semaphore(0)
 
     def notify(self) -> None:
@@ -52,12 +64,13 @@ class SyncChannel:
     Args:
         path: the arbiter's socket.
         connect_timeout_s: how long connecting may take.
+        greets: whether to say hello first, so that the arbiter says which actions may be sent again.
 
     Raises:
         DirtyConnectionError: nobody listens there.
     """
 
-    def __init__(self, path: str, connect_timeout_s: float) -> None:
+    def __init__(self, path: str, connect_timeout_s: float, *, greets: bool = False) -> None:
         self.path = path
         self.pid = os.getpid()
         self._sock = connect(path, timeout_s=connect_timeout_s)
@@ -66,8 +79,11 @@ class SyncChannel:
         self._ids = itertools.count(1)
         self._waiters: dict[int, Waiter] = {}
         self._is_led = False
-        self._lost: DirtyConnectionError | None = None
+        self._lost: str | None = None
+        self.peer = Acquaintance(path, greets=greets)
         self.late = 0
+        if greets:
+            self._say(Message(self.peer.hello()))
 
     @property
     def is_lost(self) -> bool:
@@ -84,37 +100,38 @@ class SyncChannel:
                 return True  # somebody reads, and will see it
             self._is_led = True
         # while nobody reads, nobody would see that the arbiter left: look before work is entrusted to it
-        while has_news(self._sock) and not self.is_lost:
-            self._lead(0)
-        with self._lock:
-            self._is_led = False
+        try:
+            while self._link.has_news() and not self.is_lost:
+                self._read(0)
+        finally:
+            self._hand_over_lead()
         return not self.is_lost
 
     def start(self, head: Head, body: list[Buffer] | tuple[Buffer, ...] = ()) -> Waiter:
-        """Send a call or a question; its answers come to the waiter that is returned.
-
-        Raises:
-            DirtyConnectionError: the arbiter is gone; ``started`` work there may or may not have begun.
-        """
+        """Send a call or a question; its answers come to the waiter that is returned, the arbiter's end too."""
         waiter = Waiter(next(self._ids))
         with self._lock:
             self._waiters[waiter.id] = waiter
         try:
-            self.send(Message(head, waiter.id, body))
+            waiter.is_sent = self._say(Message(head, waiter.id, body))
         except BaseException:
             self.forget(waiter)
             raise
         return waiter
 
-    def send(self, message: Message) -> None:
-        """Send one message. Raises `DirtyConnectionError` when the arbiter is gone."""
-        if self._lost is not None:
-            raise self._lost
+    def mention(self, head: Head, waiter: Waiter) -> None:
+        """Say something about a call that was started. When the arbiter is gone, `next` tells."""
+        self._say(Message(head, waiter.id))
+
+    def _say(self, message: Message) -> bool:
+        """Send, or return False when the arbiter is gone: whoever reads finds that out, after what it said before."""
+        if self.is_lost:
+            return False
         try:
             self._link.send(message)
-        except DirtyConnectionError as exc:
-            self._lose(exc)
-            raise
+        except DirtyConnectionError:
+            return False
+        return True
 
     def next(self, waiter: Waiter, deadline_at: float | None) -> Message:
         """Return the next message for ``waiter``.
@@ -132,7 +149,13 @@ class SyncChannel:
                 self._is_led = True
                 waiter.is_waiting = not leads
             if leads:
-                self._lead(left)
+                try:
+                    self._read(left)
+                except BaseException:
+                    self._hand_over_lead()
+                    raise
+                with self._lock:
+                    self._is_led = False
             else:
                 waiter.sleep(left)
         return self._leave(waiter)
@@ -144,7 +167,8 @@ class SyncChannel:
 
     def close(self) -> None:
         """Hang up. Threads that wait get `DirtyConnectionError`. May be called twice."""
-        self._lose(DirtyConnectionError("the client was closed", self.path))
+        self.peer.is_left = not self.is_lost  # those who wait may not have learned of that yet
+        self._lose("the client was closed")
         self._link.close()
 
     def discard(self) -> None:
@@ -156,20 +180,27 @@ class SyncChannel:
 
     # --- leading ---
 
-    def _lead(self, timeout_s: float | None) -> None:
-        """Read until something has come, for whomever it is."""
+    def _read(self, timeout_s: float | None) -> None:
+        """Read, as the one that leads, until something has come, for whomever it is."""
         try:
             message = self._link.receive(timeout_s)
-            if message is None:
-                raise DirtyConnectionError("the arbiter closed the connection", self.path)
-            self._hand_out(message)
         except TimeoutError:
-            pass  # the waiter's own deadline: its loop looks at the clock
+            return  # the waiter's own deadline: its loop looks at the clock
         except DirtyError as exc:
-            self._lose(exc if isinstance(exc, DirtyConnectionError) else DirtyConnectionError(str(exc), self.path))
-        finally:
-            with self._lock:
-                self._is_led = False
+            self._lose(str(exc))
+            return
+        if message is None:
+            self._lose("the arbiter closed the connection")
+        else:
+            self._hand_out(message)
+
+    def _hand_over_lead(self) -> None:
+        """Stop leading outside `next`, which would look for an heir itself."""
+        with self._lock:
+            self._is_led = False
+            heir = next((other for other in self._waiters.values() if other.is_waiting), None)
+        if heir is not None:
+            heir.notify()
 
     def _leave(self, waiter: Waiter) -> Message:
         """Take what came, and see to it that somebody leads while anybody waits."""
@@ -184,24 +215,25 @@ class SyncChannel:
         if message is not None:
             return message
         if self._lost is not None:
-            raise DirtyConnectionError(self._lost.message, self.path)
+            raise self.peer.loss(self._lost, was_sent=waiter.is_sent)
         raise TimeoutError
 
     def _hand_out(self, message: Message) -> None:
-        if isinstance(message.head, Hello | Drain):
+        if isinstance(message.head, Hello | Drain | Goodbye):
+            self.peer.note(message.head)
             return
         with self._lock:
             waiter = self._waiters.get(message.id)
             if waiter is None:
-                self.late += isinstance(message.head, Reply | Failure | Answer | Refusal)
+                self.late += isinstance(message.head, Reply | Failure | End | Answer | Refusal)
                 return
             waiter.messages.append(message)
         waiter.notify()
 
-    def _lose(self, exc: DirtyConnectionError) -> None:
+    def _lose(self, why: str) -> None:
         with self._lock:
             if self._lost is None:
-                self._lost = exc
+                self._lost = why
             waiters = list(self._waiters.values())
         for waiter in waiters:
             waiter.notify()

@@ -13,11 +13,13 @@ LAST_WORD_S = 1.0
 class Drain:
     """The stages of going down: not begun, begun, cut at the deadline, done. Only ever forward.
 
+    ``is_near`` is set, at the latest when it begins, from when on calls are ended that it would not wait for.
     ``is_cut`` and ``is_done`` are set by whoever did the cutting and saw the end.
     """
 
     def __init__(self) -> None:
         self._deadline = math.inf
+        self.is_near = False
         self.is_begun = False
         self.is_cut = False
         self.is_done = False
@@ -25,7 +27,7 @@ class Drain:
     def begin(self, deadline: float) -> None:
         """Book the deadline; a second one counts only if it is earlier."""
         self._deadline = min(deadline, self._deadline)
-        self.is_begun = True
+        self.is_near = self.is_begun = True
 
     def is_due(self, now: float) -> bool:
         """Say whether the deadline has come and nothing was cut for it yet."""

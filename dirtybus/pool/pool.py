@@ -115,6 +115,10 @@ class Pool:
         """How many workers are aimed at."""
         return self._staffing.size
 
+    def serves(self, app: str) -> bool:
+        """Say whether the app is one of those in force."""
+        return self._roster.serves(app)
+
     def smallest_size(self) -> int:
         """Return the number of workers that the apps' own numbers require as they are placed now."""
         return self._roster.seats.smallest_size
@@ -185,6 +189,9 @@ class Pool:
                     self._staffing.resize(size)
             case ports.ReloadBegun():
                 self._staffing.begin_reload(fact)
+            case ports.AdmissionClosed():
+                self._drain.is_near = True
+                self._endings.release(now)
             case ports.DrainBegun(deadline):
                 self._drain.begin(deadline)
                 self._endings.release(now)
@@ -219,6 +226,8 @@ class Pool:
             return Refusal.UNKNOWN_APP
         if self._is_hopeless(call.app):
             return Refusal.APP_BROKEN
+        if self._drain.is_near and call.released_by_drain:
+            return Refusal.RELEASED
         if not self._roster.has_ready(call.app) and self._roster.seats.vacant_until(call.app) > now + _PATIENCE_S:
             return Refusal.NO_WORKERS
         if self._calls.queue.is_full:

@@ -11,6 +11,7 @@ from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 
 __all__ = [
+    "AdmissionClosed",
     "BootFailed",
     "CancelRequested",
     "CommitReload",
@@ -104,13 +105,18 @@ class Resized(msgspec.Struct, frozen=True):
 class ReloadBegun(msgspec.Struct, frozen=True):
     """Replace every worker, and go by other settings and apps once the first new one is ready.
 
-    ``size`` is the number of workers then; the specs have to fit on it.
+    ``generation`` is larger than any before; ``size`` is the number of workers then, and the specs have to fit on it.
     """
 
+    generation: int
     config: DirtyConfig
     specs: tuple[AppSpec, ...]
     size: int
     threads_by_app: Mapping[str, int] = {}
+
+
+class AdmissionClosed(msgspec.Struct, frozen=True):
+    """A drain is near: end the calls that it would not wait for, now and from now on."""
 
 
 class DrainBegun(msgspec.Struct, frozen=True):
@@ -134,6 +140,7 @@ Fact = (
     | Resized
     | ReloadBegun
     | Unresponsive
+    | AdmissionClosed
     | DrainBegun
     | Ticked
 )

@@ -21,9 +21,12 @@ class Rollout:
     """
 
     wanted: ReloadBegun
-    generation: int
     plan: Sequence[Apps]
     is_committed: bool = False
+
+    @property
+    def generation(self) -> int:
+        return self.wanted.generation
 
     @property
     def fewest_ready(self) -> int:

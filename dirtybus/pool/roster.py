@@ -247,6 +247,7 @@ class Roster:
             assert sorted(listed) == (sorted(worker.apps) if is_ready else []), f"worker {worker.id} is listed wrongly"
             if worker.phase is Phase.DRAINING:
                 assert worker.kill_at is not None or worker.id in self._leavers, f"worker {worker.id} may never leave"
+        assert all(worker.running for worker in self._leavers.values()), "an idle worker was not told to leave"
         assert all(ready.keys() <= self._workers.keys() for ready in self._ready.values()), "a dead worker is listed"
 
     def _clear(self, seats: Sequence[Seat]) -> None:

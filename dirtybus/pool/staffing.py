@@ -52,7 +52,6 @@ class Staffing:
         self._order = order
         self._has_work_for = has_work_for
         self._rollout: Rollout | None = None
-        self._generation = 0
         #: a size that was asked for during a reload, which comes first
         self._resize_to: int | None = None
         #: some worker may lack an app that its seat is for
@@ -124,14 +123,12 @@ class Staffing:
 
     def begin_reload(self, fact: ports.ReloadBegun) -> None:
         """Begin to replace every worker; refused while another reload is under way, or a drain."""
-        self._generation += 1
         if self._drain.is_begun or self._rollout is not None:
-            self._order(ports.ReportReload(self._generation, is_done=False))
+            self._order(ports.ReportReload(fact.generation, is_done=False))
             return
-        plan = placement.plan(fact.specs, fact.size)
-        self._rollout = Rollout(fact, self._generation, plan)
+        self._rollout = Rollout(fact, placement.plan(fact.specs, fact.size))
         self._dismiss_heirs()  # or one of the generation before would follow one of the new
-        self.roster.admit_generation(self._generation, fact.config, fact.specs, fact.threads_by_app)
+        self.roster.admit_generation(fact.generation, fact.config, fact.specs, fact.threads_by_app)
         if not self._places(self._rollout):
             self._commit(self._rollout)  # nobody can fail to boot
 
@@ -159,11 +156,11 @@ class Staffing:
 
     def settle(self, now: float) -> None:
         """Tell those to leave who have nothing to do here any more, and start those that are missing."""
-        self._dismiss(now)
         if not self._drain.is_begun:
             self._roll(now)
             self._probe(now)
             self._restore(now)
+        self._dismiss(now)
         self._fill(now)
 
     def check(self) -> None:

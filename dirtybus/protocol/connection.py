@@ -96,7 +96,16 @@ _ANSWERS: Final = frozenset({Kind.ANSWER, Kind.REFUSAL})
 _FREE: Final[dict[Side, frozenset[Kind]]] = {
     Side.CALLER: frozenset({Kind.HELLO, Kind.INSPECT, Kind.BOOT, Kind.STOP}),
     Side.CALLEE: frozenset(
-        {Kind.HELLO, Kind.INSPECTED, Kind.BOOTING, Kind.READY, Kind.BOOT_FAILED, Kind.LOG, Kind.DRAIN}
+        {
+            Kind.HELLO,
+            Kind.INSPECTED,
+            Kind.BOOTING,
+            Kind.READY,
+            Kind.BOOT_FAILED,
+            Kind.LOG,
+            Kind.DRAIN,
+            Kind.GOODBYE,
+        }
     ),
 }
 

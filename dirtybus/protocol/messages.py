@@ -31,6 +31,7 @@ __all__ = [
     "Drain",
     "End",
     "Failure",
+    "Goodbye",
     "Head",
     "Hello",
     "Inspect",
@@ -65,6 +66,7 @@ class Kind(enum.IntEnum):
     CREDIT = 0x07
     PROGRESS = 0x08
     DRAIN = 0x09
+    GOODBYE = 0x0A
     STASH = 0x10
     STATUS = 0x11
     MANAGE = 0x12
@@ -158,6 +160,12 @@ class Drain(Head, frozen=True):
     """The sender takes no new calls; what was accepted is answered."""
 
     kind = Kind.DRAIN
+
+
+class Goodbye(Head, frozen=True):
+    """Every call that the sender took here has had its last word, and it closes: one without a word was never read."""
+
+    kind = Kind.GOODBYE
 
 
 # --- questions that are answered by the arbiter itself ------------------------------------------------------------
@@ -287,7 +295,7 @@ class Log(Head, frozen=True):
 
 
 _HEADS: Final[dict[int, type[Head]]] = {head.kind: head for head in Head.__subclasses__()}
-_EMPTY: Final[dict[int, Head]] = {h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, StatusAsk, Stop)}
+_EMPTY: Final[dict[int, Head]] = {h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, Goodbye, StatusAsk, Stop)}
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
 _encode_head: Final = msgspec.msgpack.Encoder().encode
 _NO_HEAD: Final = _LENGTH.pack(0)

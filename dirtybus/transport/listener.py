@@ -160,7 +160,9 @@ def connect(path: str, *, timeout_s: float | None = 5.0) -> socket.socket:
     except BlockingIOError as exc:
         sock.close()
         raise DirtyConnectionError(
-            f"the arbiter at {path!r} is too busy to answer: no connection within {timeout_s} s", socket_path=path
+            f"the arbiter at {path!r} is too busy to answer: no connection within {timeout_s} s",
+            socket_path=path,
+            started=False,
         ) from exc
     except ConfigError:
         sock.close()
@@ -171,5 +173,6 @@ def connect(path: str, *, timeout_s: float | None = 5.0) -> socket.socket:
             f"cannot reach an arbiter at {path!r}: {exc.strerror or exc}. Is it running there? "
             "Start one with: dirtybus run module:Class --socket PATH",
             socket_path=path,
+            started=False,
         ) from exc
     return sock

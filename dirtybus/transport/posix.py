@@ -27,10 +27,12 @@ __all__ = [
     "oom_kills",
     "open_pidfd",
     "peer_uid",
+    "rest_of",
 ]
 
 _SUN_PATH_MAX = 107 if sys.platform == "linux" else 103  # sizeof(sockaddr_un.sun_path) - 1
 _PR_SET_PDEATHSIG = 1
+_RECEIVE_BYTES = 256 * 1024
 _TIME = struct.Struct("@ll")  # struct timeval
 #: what a terminal or a service manager sends to the whole process group
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -212,3 +214,12 @@ def has_news(sock: socket.socket) -> bool:
     except OSError:
         return True  # a broken link: the reader will find out
     return True
+
+
+def rest_of(sock: socket.socket) -> Iterator[bytes]:
+    """Yield what came before the peer's end, without waiting; a write that failed may have hidden it from a reader."""
+    try:
+        while received := sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT):
+            yield received
+    except OSError:
+        return  # there is no more

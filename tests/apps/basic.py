@@ -32,6 +32,10 @@ class Basic(DirtyApp):
     def echo(self, value: Any = None, **more: Any) -> Any:
         return (value, more) if more else value
 
+    @action(idempotent=True)
+    def echo_twice(self, value: Any) -> Any:
+        return value
+
     def count_up(self) -> int:
         self.seen += 1
         return self.seen

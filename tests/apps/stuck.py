@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from dirtybus import DirtyApp, action, current_call
@@ -37,6 +40,15 @@ class Stuck(DirtyApp):
     @action(idempotent=True)
     def stopped_each_time(self) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def without_pulse(self, chunks: int) -> Iterator[int]:
+        """Break the line on which the owner feels the worker's pulse; stream for a while, then fall silent."""
+        with socket.socket(fileno=os.dup(int(sys.argv[3]))) as line:
+            line.shutdown(socket.SHUT_RDWR)
+        for number in range(chunks):
+            yield number
+            time.sleep(0.05)
+        time.sleep(600)
 
     def busy(self, span_s: float) -> str:
         """Compute in Python, which lets other threads run now and then."""

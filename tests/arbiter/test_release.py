@@ -81,6 +81,16 @@ async def test_one_that_does_not_heed_it_costs_its_worker_after_the_grace_and_no
             await deaf
 
 
+async def test_it_is_told_when_admission_closes_although_the_drain_begins_later(tmp_path: Path) -> None:
+    async with serving(ENDLESS) as arbiter:
+        waiting = asyncio.create_task(arbiter.call(ENDLESS, "wait", str(tmp_path / "told")))
+        await until(lambda: [w["state"] for w in arbiter.status()["workers"]] == ["busy"])
+        arbiter.close_admission()
+        with pytest.raises(Draining, match="not waited for"):
+            await asyncio.wait_for(waiting, 20)
+        assert await arbiter.drain(60) is True
+
+
 async def test_a_drain_that_has_to_cut_others_is_not_clean(tmp_path: Path) -> None:
     async with serving(ENDLESS, threads=2) as arbiter:
         calls = [

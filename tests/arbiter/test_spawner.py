@@ -32,11 +32,11 @@ class Refusing(ProcessSpawner):
     failing: Exception | None = None
     refused = 0
 
-    def _popen(self, *fds: int) -> subprocess.Popen[bytes]:
+    def _popen(self, config: DirtyConfig, *fds: int) -> subprocess.Popen[bytes]:
         if self.failing is not None:
             self.refused += 1
             raise self.failing
-        return super()._popen(*fds)
+        return super()._popen(config, *fds)
 
 
 class Story:
@@ -48,7 +48,7 @@ class Story:
         self.status: ExitStatus | None = None
 
     async def spawn(self, spawner: ProcessSpawner) -> ChildProcess:
-        child = await spawner.spawn(lambda message: None, self.lines.append, self._note_gone)
+        child = await spawner.spawn(CONFIG, lambda message: None, self.lines.append, self._note_gone)
         self.events.append("spawned")
         return child
 
@@ -80,7 +80,7 @@ def worker_pid(arbiter: Arbiter) -> int:
 async def test_a_worker_that_cannot_be_started_is_tried_again_and_calls_wait(failure: Exception) -> None:
     diary = Diary()
     config = DirtyConfig.of(ODD, restart_delay="20ms", restart_delay_max="40ms")
-    spawner = Refusing(config)
+    spawner = Refusing()
     arbiter = Arbiter(config, spawner=spawner, observer=diary)
     try:
         await arbiter.start()
@@ -100,7 +100,7 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_and_calls_wait(fai
 
 
 async def test_a_start_without_any_process_says_why() -> None:
-    spawner = Refusing(CONFIG)
+    spawner = Refusing()
     spawner.failing = no_descriptors()
     arbiter = Arbiter(CONFIG, spawner=spawner)
     with pytest.raises(BootFailed, match="Too many open files"):
@@ -109,7 +109,7 @@ async def test_a_start_without_any_process_says_why() -> None:
 
 
 async def test_failed_starts_leak_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    spawner, me = ProcessSpawner(CONFIG), psutil.Process()
+    spawner, me = ProcessSpawner(), psutil.Process()
     story = Story()
     await (await first_of(spawner, story)).wait_gone()
     before = me.num_fds()
@@ -142,7 +142,7 @@ async def first_of(spawner: ProcessSpawner, story: Story) -> Gone:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8])
 async def test_a_cancelled_start_leaves_nothing(steps: int) -> None:
-    spawner, me = Refusing(CONFIG), psutil.Process()
+    spawner, me = Refusing(), psutil.Process()
     before, story = me.num_fds(), Story()
     starting = asyncio.create_task(story.spawn(spawner))
     for _ in range(steps):
@@ -162,7 +162,7 @@ async def test_the_end_is_told_after_the_start_however_late_the_loop_looks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "dies", "printf 'last words'; kill -SEGV $$"))
-    spawner, story = ProcessSpawner(CONFIG), Story()
+    spawner, story = ProcessSpawner(), Story()
     starting = asyncio.create_task(story.spawn(spawner))
     while not psutil.Process().children():
         await asyncio.sleep(0)
@@ -179,7 +179,7 @@ async def test_what_is_printed_is_cut_into_lines_whatever_it_is(
 ) -> None:
     script = r"printf 'one\r\n\n  two\n'; printf '\377\n'; head -c 200000 /dev/zero | tr '\0' x; exit 5"
     monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "prints", script))
-    spawner, story = ProcessSpawner(CONFIG), Story()
+    spawner, story = ProcessSpawner(), Story()
     await story.spawn(spawner)
     await until(lambda: story.status)
     assert story.lines[:3] == ["one", "  two", "\ufffd"]

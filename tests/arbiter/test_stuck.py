@@ -81,6 +81,16 @@ async def test_who_computes_or_waits_for_long_is_not_stuck() -> None:
         assert pids(arbiter) == before
 
 
+async def test_who_speaks_is_alive_even_without_a_pulse() -> None:
+    chunks = int(3 * HEARTBEAT_S / 0.05)
+    seen: list[int] = []
+    async with serving(STUCK, heartbeat_timeout=HEARTBEAT_S, timeout=0) as arbiter:
+        with pytest.raises(WorkerLost, match=SILENT):
+            async for number in arbiter.stream(STUCK, "without_pulse", (chunks,)):
+                seen.append(number)
+        assert seen == list(range(chunks)), "it was killed while it spoke"
+
+
 async def test_an_idle_worker_is_not_asked_and_may_be_stopped_for_a_while() -> None:
     async with serving(STUCK, heartbeat_timeout=HEARTBEAT_S) as arbiter:
         assert await arbiter.call(STUCK, "busy", 0.0) == "done"

@@ -77,6 +77,7 @@ class Books:
         self.not_before: dict[int, float] = {}
         self.vacated: dict[int, tuple[str, ...]] = {}
         self.deadline = math.inf
+        self.is_drain_near = False
         self.is_drained = False
         self.fact: ports.Fact = ports.Ticked()
         self.dead: SeenWorker | None = None  # the last one whose exit was told

@@ -106,7 +106,8 @@ class Rules(Books):
             case Refusal.DRAINING:
                 assert (is_new and self.deadline < math.inf) or self.now >= self.deadline
             case Refusal.RELEASED:
-                assert isinstance(self.fact, ports.DrainBegun)
+                assert self.is_drain_near
+                assert is_new or isinstance(self.fact, ports.DrainBegun | ports.AdmissionClosed)
                 assert seen.call.released_by_drain
             case Refusal.UNKNOWN_APP:
                 assert is_new

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dirtybus.pool.model import Refusal
 from dirtybus.pool.ports import (
+    AdmissionClosed,
     BootFailed,
     CancelRequested,
     Dispatch,
@@ -207,6 +208,18 @@ def test_a_drain_releases_at_once_what_it_is_not_to_wait_for_and_waits_for_the_r
     assert pool.step(Finished(W1, C1), 2.0) == [Dispatch(W1, C4, 1)]
     pool.step(Finished(W1, C2), 2.0)
     assert pool.step(Finished(W1, C4), 2.0) == [Retire(W1)]
+
+
+def test_admission_may_close_before_the_drain_and_only_what_is_not_waited_for_is_refused() -> None:
+    pool = ready_pool(threads=2)
+    submit(pool, call(1, released_by_drain=True), 2)
+    assert pool.step(AdmissionClosed(), 1.0) == [Refuse(C1, Refusal.RELEASED, W1, 1), Interrupt(W1, C1)]
+    pool.step(Finished(W1, C1), 2.0)
+    assert submit(pool, call(3, released_by_drain=True), 4, now=2.0) == [
+        Refuse(C3, Refusal.RELEASED),
+        Dispatch(W1, C4, 1),
+    ]
+    assert pool.step(DrainBegun(60.0), 3.0) == []
 
 
 def test_a_released_call_that_goes_on_is_killed_after_the_grace() -> None:

@@ -41,8 +41,8 @@ class RenewalWorld(World):
         return {view.id: view.apps for view in self.pool.snapshot().workers if view.phase is Phase.READY}
 
     def begin_reload(self, config: DirtyConfig, specs: list[AppSpec], size: int) -> None:
-        fact = ports.ReloadBegun(config, tuple(specs), size, self.threads_by_app)
         self.begun += 1
+        fact = ports.ReloadBegun(self.begun, config, tuple(specs), size, self.threads_by_app)
         if self.reload is None and self.deadline == math.inf:
             self.reload, self.reload_generation = fact, self.begun
         self.feed(fact)

@@ -203,6 +203,11 @@ class HostileWorld(RuleBasedStateMachine):
         self.world.resize(min(5, self.world.size + by))
 
     @precondition(lambda self: self.steps > STEPS_BEFORE_DRAIN)
+    @rule()
+    def close_admission(self) -> None:
+        self.world.close_admission()
+
+    @precondition(lambda self: self.steps > STEPS_BEFORE_DRAIN)
     @rule(within_s=st.sampled_from([0.0, 1.0, 3.0, 8.0, 20.0]))
     def drain(self, within_s: float) -> None:
         self.world.drain(within_s)

@@ -24,6 +24,7 @@ ONE_OF_EACH: list[Head] = [
     m.Credit(chunks=16),
     m.Progress(done=1.0, total=2.0, text="half"),
     m.Drain(),
+    m.Goodbye(),
     m.StashAsk(op={"verb": "get", "table": "t", "key": b"\x01"}),
     m.StatusAsk(),
     m.Manage(verb="scale", arguments={"workers": 3}),
@@ -96,7 +97,7 @@ def test_a_head_that_goes_past_the_end_is_refused(length: int) -> None:
         decode_message(with_head(Kind.CALL, b"", length=length))
 
 
-_WITHOUT_HEAD = {Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.STATUS, Kind.STOP}
+_WITHOUT_HEAD = {Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STATUS, Kind.STOP}
 
 
 @pytest.mark.parametrize("kind", sorted(set(Kind) - _WITHOUT_HEAD))

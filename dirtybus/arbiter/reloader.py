@@ -1,0 +1,98 @@
+"""A reload from the outside: looks at the new code, has the pool replace the workers, and tells how it went."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dirtybus import log
+from dirtybus.arbiter.editions import Edition, Editions, check_reloadable
+from dirtybus.arbiter.inspection import inspect_directory
+from dirtybus.arbiter.spawner import Spawner
+from dirtybus.config import DirtyConfig, check_apps
+from dirtybus.errors import DirtyError, Draining
+from dirtybus.pool import ports
+
+__all__ = ["Reloader"]
+
+
+class Reloader:
+    """One reload at a time; the next one begins when the one before is over.
+
+    Args:
+        editions: where the new edition goes.
+        spawner: starts the child that looks at the new code.
+        feed: tells the pool a fact.
+        size: how many workers the pool aims at.
+        on_edition: told of the new edition before the first worker of it is started.
+    """
+
+    def __init__(
+        self,
+        editions: Editions,
+        spawner: Spawner,
+        *,
+        feed: Callable[[ports.Fact], object],
+        size: Callable[[], int],
+        on_edition: Callable[[Edition], object],
+    ) -> None:
+        self._editions = editions
+        self._spawner = spawner
+        self._feed = feed
+        self._size = size
+        self._on_edition = on_edition
+        self._turn = asyncio.Lock()
+        self._under_way: asyncio.Future[DirtyError | None] | None = None
+
+    async def reload(self, config: DirtyConfig) -> None:
+        """Replace every worker; return when the new ones serve. The old ones leave when their calls have ended.
+
+        Cancelling it while the new code is looked at leaves everything as it was; later, the reload goes on.
+
+        Raises:
+            ConfigError: the settings cannot be, or not without another owner. Nothing has changed.
+            BootFailed: the new code or a worker with it cannot start. The old workers serve on.
+            Draining: a shutdown came first.
+        """
+        async with self._turn:
+            if self._under_way is not None:  # of somebody who did not wait for it
+                await asyncio.wait({self._under_way})
+            check_reloadable(self._editions.current.config, config)
+            edition = Edition(config, await inspect_directory(self._spawner, config))
+            size = self._next_size(edition)
+            self._on_edition(edition)
+            under_way = self._begin(edition, size)
+            error = await asyncio.shield(under_way)
+        if error is not None:
+            raise error
+
+    def end(self, error: DirtyError | None, generation: int) -> None:
+        """The pool has reported the end of the reload."""
+        self._editions.withdraw(generation)
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None and not under_way.done():
+            under_way.set_result(error)
+
+    def kill(self) -> None:
+        """All workers were ended at once: whoever waits is told."""
+        if self._under_way is not None and not self._under_way.done():
+            self._under_way.set_result(Draining("the arbiter was stopped; the reload was not carried out"))
+
+    def _begin(self, edition: Edition, size: int) -> asyncio.Future[DirtyError | None]:
+        under_way = self._under_way = asyncio.get_running_loop().create_future()
+        generation = self._editions.add(edition)
+        log.logger.info("reload {}: replacing {} workers, one after the other", generation, self._size())
+        directory = edition.directory
+        self._feed(ports.ReloadBegun(generation, edition.config, directory.specs, size, directory.threads_by_app))
+        return under_way
+
+    def _next_size(self, edition: Edition) -> int:
+        """Return how many workers there will be: a number that somebody scaled to stays, unless the setting changed."""
+        is_set_anew = edition.config.workers != self._editions.current.config.workers
+        size = edition.config.workers if is_set_anew else max(self._size(), _most_asked(edition))
+        check_apps(edition.directory.specs, size)
+        return size
+
+
+def _most_asked(edition: Edition) -> int:
+    return max((spec.workers or 1 for spec in edition.directory.specs), default=0)
