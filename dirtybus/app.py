@@ -71,6 +71,7 @@ class ActionInfo:
     timeout_s: float | None = None
     on_cancel: OnCancel | None = None
     on_drain: OnDrain | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ def action(
     timeout: float | None = None,
     on_cancel: OnCancel | None = None,
     on_drain: OnDrain | None = None,
+    priority: int = 0,
 ) -> Callable[[F], F]:
     """Mark a method with how its calls are to be treated; plain public methods need no mark.
 
@@ -110,12 +112,21 @@ def action(
         on_drain: what happens when the arbiter begins to drain: the call is waited for (``finish``), or it ends at
             once (``release``), as endless streams and long waits should: what has been streamed is still read, then
             the caller gets `Draining`, and the action is told to stop as if it were cancelled. None for the app's.
+        priority: from -100 to 100; of the calls that wait, the highest go first. A caller may give another.
     """
     if on_cancel not in {"kill", "wait", None}:
         raise ValueError(f"on_cancel must be 'kill' or 'wait', not {on_cancel!r}")
     if on_drain not in {"finish", "release", None}:
         raise ValueError(f"on_drain must be 'finish' or 'release', not {on_drain!r}")
-    options = {"idempotent": idempotent, "timeout_s": timeout, "on_cancel": on_cancel, "on_drain": on_drain}
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise ValueError(f"priority must be a whole number from -100 to 100, not {priority!r}")
+    options = {
+        "idempotent": idempotent,
+        "timeout_s": timeout,
+        "on_cancel": on_cancel,
+        "on_drain": on_drain,
+        "priority": priority,
+    }
 
     def mark(function: F) -> F:
         setattr(function, _OPTIONS, options)

@@ -30,7 +30,7 @@ __all__ = ["Bridge", "Caller"]
 _LAST = 1_000_000
 #: annotations that name no type; graia's own dispatcher fails on the first, a class since Python 3.11
 _SAYS_NOTHING = (Any, object)
-_FIELDS = ("app", "action", "args", "kwargs", "timeout_s", "payload")
+_FIELDS = ("app", "action", "args", "kwargs", "timeout_s", "priority", "payload")
 _ABSENT = object()
 
 
@@ -45,6 +45,7 @@ class Caller(Protocol):
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_chunk: Callable[[Any], object] | None = None,
     ) -> Any: ...
 
@@ -56,6 +57,7 @@ class Caller(Protocol):
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
     ) -> AsyncGenerator[Any, None]: ...
 
 
@@ -159,7 +161,13 @@ class Bridge:
         if event._state.reader is None:  # noqa: SLF001
             on_chunk = self._chunk_teller(event)
             call = self._caller.execute(
-                event.app, event.action, event.args, event.kwargs, timeout_s=timeout_s, on_chunk=on_chunk
+                event.app,
+                event.action,
+                event.args,
+                event.kwargs,
+                timeout_s=timeout_s,
+                priority=event.priority,
+                on_chunk=on_chunk,
             )
             value = await call
             event.answer(value)
@@ -168,7 +176,9 @@ class Bridge:
 
     async def _stream(self, event: ExecutionRequested, timeout_s: float | None) -> None:
         tell = self._chunk_teller(event)
-        chunks = self._caller.stream(event.app, event.action, event.args, event.kwargs, timeout_s=timeout_s)
+        chunks = self._caller.stream(
+            event.app, event.action, event.args, event.kwargs, timeout_s=timeout_s, priority=event.priority
+        )
         try:
             async for chunk in chunks:
                 if tell is not None:

@@ -70,6 +70,7 @@ class DirtyBus:
         )
         #: called at the beginning of each reload for the settings that it is to bring; None: those of before
         self.reload_config: Callable[[], DirtyConfig] | None = None
+        self.arbiter.is_accepted_work = lambda: self.locker.is_inside
         self._broadcast: Broadcast | None = None
         self._bridge: Bridge | None = None
 

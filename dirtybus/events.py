@@ -71,6 +71,7 @@ class ExecutionRequested(DirtyEvent):
         args: positional arguments of the action.
         kwargs: keyword arguments of the action.
         timeout_s: one deadline in seconds over holding, queueing and running; None takes the app's own.
+        priority: from -100 to 100: of the calls that wait for a worker, the highest go first; None takes the action's.
     """
 
     app: str = ""
@@ -78,6 +79,7 @@ class ExecutionRequested(DirtyEvent):
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = {}
     timeout_s: float | None = None
+    priority: int | None = None
 
     def __init__(
         self,
@@ -87,9 +89,11 @@ class ExecutionRequested(DirtyEvent):
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
     ) -> None:
-        given = {"app": app, "action": action, "args": args, "kwargs": kwargs, "timeout_s": timeout_s}
-        for name, value in given.items():
+        call = {"app": app, "action": action, "args": args, "kwargs": kwargs}
+        terms = {"timeout_s": timeout_s, "priority": priority}
+        for name, value in (*call.items(), *terms.items()):
             if value is not None:
                 setattr(self, name, value)
         self._outcome = Outcome()

@@ -134,6 +134,11 @@ class ProcessLocker(BaseDispatcher):
     # --- the gate ---
 
     @property
+    def is_inside(self) -> bool:
+        """Whether the code that asks runs for an event that was let in and has not ended."""
+        return self._live_scope() is not None
+
+    @property
     def opened(self) -> bool:
         """Whether new events may run."""
         return self._permits.opened and not self._turnstile.draining

@@ -15,5 +15,8 @@ class Bench(DirtyApp):
     def echo(self, value: Any) -> Any:
         return payload.echo(value)
 
+    def be_busy(self, span_s: float) -> float:
+        return payload.be_busy(span_s)
+
     def count(self, chunks: int) -> Iterator[str]:
         return payload.count(chunks)

@@ -1,4 +1,7 @@
-"""An arbiter of dirtybus for other processes, until stdin ends: ``dirtybus_owner SOCKET WORKERS``. Says READY."""
+"""An arbiter of dirtybus for other processes, until stdin ends. Says READY when it listens.
+
+``dirtybus_owner SOCKET WORKERS [SETTING=VALUE]...``
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from dirtybus.config import DirtyConfig
 APP = "benchmarks.subjects.dirtybus_app:Bench"
 
 
-async def serve(path: str, workers: int) -> None:
-    arbiter = Arbiter(DirtyConfig.of(APP, workers=workers, socket=path))
+async def serve(path: str, workers: str, *settings: str) -> None:
+    more = dict(setting.split("=", 1) for setting in settings)
+    arbiter = Arbiter(DirtyConfig.of(APP, workers=int(workers), socket=path, **more))
     try:
         await arbiter.listen()
         await arbiter.start()
@@ -27,4 +31,4 @@ async def serve(path: str, workers: int) -> None:
 
 if __name__ == "__main__":
     logger.remove()
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(serve(*sys.argv[1:]))

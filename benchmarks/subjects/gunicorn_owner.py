@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -17,6 +18,8 @@ _LISTENING_WITHIN_S = 20.0
 
 
 def main(path: str, workers: str) -> None:
+    # each client that gives up leaves a traceback of asyncio's: not on our screen, nor at the price of writing it
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     config = Config()
     for name, value in {"dirty_apps": [APP], "dirty_workers": int(workers), "errorlog": os.devnull}.items():
         config.set(name, value)

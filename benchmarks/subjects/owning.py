@@ -11,15 +11,15 @@ _LEAVE_S = 10.0
 
 
 class OwnerProgram:
-    """``python -m MODULE SOCKET WORKERS``, which says READY on stdout when it listens.
+    """``python -m MODULE SOCKET WORKERS [SETTING=VALUE]...``, which says READY on stdout when it listens.
 
     Raises:
         RuntimeError: it ended or said something else first.
     """
 
-    def __init__(self, module: str, socket_path: str, workers: int) -> None:
+    def __init__(self, module: str, socket_path: str, workers: int, *settings: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, socket_path, str(workers)],
+            [sys.executable, "-m", module, socket_path, str(workers), *settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

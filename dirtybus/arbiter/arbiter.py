@@ -68,10 +68,13 @@ class Arbiter(LocalCaller):
         self._is_open = False
         self._is_leaving = False
         self._is_draining = False
+        self._is_over = False
         self._door: Door | None = None
         self._failed: asyncio.Future[None] | None = None
         #: told when a client asks for the end; by default nobody listens
         self.on_stop: Callable[[str], object] = lambda _: None
+        #: says whether the code that runs now works for something that was accepted: that is finished in a drain
+        self.is_accepted_work: Callable[[], bool] = lambda: False
         #: called when a client asks for a reload; what it returns is awaited, and raises why there was none
         self.on_reload: Callable[[], Awaitable[object]] = self.reload
 
@@ -131,7 +134,7 @@ class Arbiter(LocalCaller):
         self._is_leaving = True
 
     def close_admission(self) -> None:
-        """Refuse new calls with `Draining` from now on; what was accepted goes on.
+        """Refuse new calls with `Draining` from now on; what was accepted goes on, and the calls that it makes.
 
         Not so the calls of actions with ``on_drain="release"``, which fail with `Draining` too.
         """
@@ -198,6 +201,7 @@ class Arbiter(LocalCaller):
             True when every call that was waited for ended by itself.
         """
         self.close_admission()
+        self._is_over = True
         before = self._interpreter.cut
         await self._interpreter.drain(within_s)
         return self._interpreter.cut == before
@@ -211,7 +215,7 @@ class Arbiter(LocalCaller):
 
     def kill(self) -> None:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
-        self._is_open, self._is_draining = False, True
+        self._is_open, self._is_draining, self._is_over = False, True, True
         self._interpreter.kill()
 
     # --- calls ---
@@ -222,17 +226,13 @@ class Arbiter(LocalCaller):
         Raises:
             DirtyError: it was not accepted: nothing serves it, or not now.
         """
-        if not self._is_open:
-            raise self._not_open()
-        size = 0
-        for part in request.body:
-            size += part.nbytes if isinstance(part, memoryview) else len(part)
-        if size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
-            raise LocalProtocolError(
-                f"{request.app} {request.action}: arguments of {size} bytes are over max_payload_bytes "
-                f"({self.config.max_payload_bytes}); send less, or raise the setting"
-            )
+        self._check(request)
         return self._interpreter.submit(request, sink)
+
+    async def enter(self, request: Request, sink: Sink) -> CallId:
+        """As `submit`; with ``queue_full = "wait"``, when there is room in the queue. Cancelling leaves nothing."""
+        self._check(request)
+        return await self._interpreter.enter(request, sink)
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -281,13 +281,13 @@ class Arbiter(LocalCaller):
 
     # --- small parts ---
 
-    async def _reloaded(self) -> Mapping[str, Any]:
-        await self.on_reload()
-        return {"reloaded": True}
-
     def _adopt(self, config: DirtyConfig) -> None:
         self.config = config
         self._hooks = OwnerHooks(config.hooks)
+
+    async def _reloaded(self) -> Mapping[str, Any]:
+        await self.on_reload()
+        return {"reloaded": True}
 
     def _observe(self, event: LifecycleEvent) -> None:
         self._hooks.tell(self, event)
@@ -297,6 +297,19 @@ class Arbiter(LocalCaller):
     def _note_defect(self, exc: Exception) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(exc)
+
+    def _check(self, request: Request) -> None:
+        if not (self._is_open or self._may_still_call()):
+            raise self._not_open()
+        if request.size + _HEAD_ROOM_BYTES > self.config.max_payload_bytes:
+            raise LocalProtocolError(
+                f"{request.app} {request.action}: arguments of {request.size} bytes are over max_payload_bytes "
+                f"({self.config.max_payload_bytes}); send less, or raise the setting"
+            )
+
+    def _may_still_call(self) -> bool:
+        """Say whether accepted work asks, and the workers are there to do it."""
+        return self._is_draining and not self._is_over and self.is_accepted_work()
 
     def _not_open(self) -> Unavailable:
         if self._is_draining:

@@ -26,6 +26,8 @@ class LocalCaller(ABC):
     @abstractmethod
     def submit(self, request: Request, sink: Sink) -> CallId: ...
     @abstractmethod
+    async def enter(self, request: Request, sink: Sink) -> CallId: ...
+    @abstractmethod
     def cancel(self, call_id: CallId) -> None: ...
     @abstractmethod
     def credit(self, call_id: CallId, chunks: int) -> None: ...
@@ -51,7 +53,7 @@ class LocalCaller(ABC):
         """
         return await self.execute(app, action, args, kwargs, timeout_s=timeout_s)
 
-    async def execute(
+    async def execute(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app: str,
         action: str,
@@ -59,23 +61,25 @@ class LocalCaller(ABC):
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_progress: OnProgress | None = None,
         on_chunk: Callable[[Any], object] | None = None,
     ) -> Any:
         """As `call`, with the arguments as values.
 
+        ``priority``, from -100 to 100, is the call's rank among those that wait; None takes the action's own.
         ``on_progress`` is told of the action's reports, ``on_chunk`` of each value that it yields.
         """
-        request = self._request(app, action, args, kwargs, timeout_s)
-        call_id = CallId(0)
+        request = self._request(app, action, args, kwargs, timeout_s, priority)
+        call_id = CallId(0)  # until `enter` returns, which is before the loop hears the worker's first word
         sink = ValueSink(lambda chunks: self.credit(call_id, chunks), on_progress, on_chunk)
-        call_id = self.submit(request, sink)
+        call_id = await self.enter(request, sink)
         try:
             return await sink.outcome
         finally:
             self.cancel(call_id)  # nothing happens when it is settled
 
-    async def stream(
+    async def stream(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app: str,
         action: str,
@@ -83,6 +87,7 @@ class LocalCaller(ABC):
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[Any, None]:
@@ -90,13 +95,14 @@ class LocalCaller(ABC):
 
         The call begins with the first step. A reader that stops reading holds up only its own action. Closing or
         dropping the iterator closes the generator in the worker. Raises as `call`; the chunks before an error come
-        first. ``idle_timeout_s`` bounds the wait for each chunk, apart from the deadline.
+        first. ``priority`` is as in `execute`; ``idle_timeout_s`` bounds the wait for each chunk, apart from the
+        deadline.
         """
         idle = idle_timeout_s if idle_timeout_s is not None else self.config.stream_idle_timeout_s
-        request = self._request(app, action, args, kwargs, timeout_s)
+        request = self._request(app, action, args, kwargs, timeout_s, priority)
         call_id = CallId(0)
         sink = StreamSink(lambda chunks: self.credit(call_id, chunks), request.window, on_progress)
-        call_id = self.submit(request, sink)
+        call_id = await self.enter(request, sink)
         try:
             while chunk := await sink.read(idle or None):
                 yield chunk[0]
@@ -111,6 +117,7 @@ class LocalCaller(ABC):
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         timeout_s: float | None,
+        priority: int | None,
     ) -> Request:
-        body = encode_arguments(args, kwargs)
-        return Request(app=app, action=action, body=body, timeout_s=timeout_s, window=self.config.stream_window)
+        body, window = encode_arguments(args, kwargs), self.config.stream_window
+        return Request(app=app, action=action, body=body, timeout_s=timeout_s, window=window, priority=priority)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.config import DirtyConfig
 from dirtybus.errors import (
     CallCancelled,
     DirtyError,
@@ -20,21 +22,36 @@ from dirtybus.errors import (
     WorkerLost,
 )
 from dirtybus.pool.model import CallId, Refusal, WorkerId
-from dirtybus.pool.ports import Refuse
+from dirtybus.pool.ports import Cause, Refuse
 from dirtybus.protocol.frames import Buffer
 from dirtybus.transport.sinks import Sink
 
-__all__ = ["OpenCall", "Request", "failure_error", "refusal_error"]
+__all__ = ["OpenCall", "Patience", "Request", "failure_error", "next_caller", "patience_of", "refusal_error"]
+
+#: gives each attached client its number; 0 is this process
+next_caller = itertools.count(1).__next__
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it comes in. ``timeout_s`` is the caller's own limit: None for none given, 0 for no deadline."""
+    """One call as it comes in. ``timeout_s`` is the caller's own limit: None for none given, 0 for no deadline.
+
+    ``priority`` None leaves it to the action. ``caller`` is whose turn it takes: 0 is this process, and each attached
+    client has a number of its own. ``asked_at`` is when the caller asked, on the loop's clock, if that was earlier.
+    """
 
     app: str
     action: str
     body: Sequence[Buffer]
     timeout_s: float | None = None
     window: int = 32
+    priority: int | None = None
+    caller: int = 0
+    asked_at: float | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes the arguments take up."""
+        return sum(part.nbytes if isinstance(part, memoryview) else len(part) for part in self.body)
 
 
 class OpenCall(msgspec.Struct):
@@ -52,18 +69,27 @@ class OpenCall(msgspec.Struct):
     last_exit: ExitStatus | None = None
 
 
-def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
+class Patience(msgspec.Struct, frozen=True):
+    """Until when somebody waits, on the loop's clock, and what they are told then."""
+
+    ends_at: float
+    error: DirtyError
+
+
+def refusal_error(call: OpenCall, order: Refuse, config: DirtyConfig) -> DirtyError:  # noqa: C901 - a table
     """Return what the caller is told when the pool refuses its call."""
     name = f"{call.request.app} {call.request.action}"
     match order.why:
+        case Refusal.EXPIRED if order.cause is Cause.QUEUE_TIMEOUT:
+            return _queue_timeout(name, config)
         case Refusal.EXPIRED:
-            return _timeout(call, "queued", f"{name}: no worker was free within {call.terms.timeout_s:g} s")
+            return _no_worker(name, call.terms)
         case Refusal.TIMED_OUT:
-            return _timeout(call, "running", f"{name}: not done within {call.terms.timeout_s:g} s")
+            return _timeout(call.terms, "running", f"{name}: not done within {call.terms.timeout_s:g} s")
         case Refusal.CANCELLED:
             return CallCancelled(f"{name}: cancelled by its caller")
         case Refusal.QUEUE_FULL:
-            return QueueFull(f"{name}: the queue is full; slow down or raise max_queued", retry_after_s=1.0)
+            return _full(name, order, config)
         case Refusal.DRAINING:
             return _drained(f"{name}: shutting down, so the call was not run to its end", order)
         case Refusal.RELEASED:
@@ -82,13 +108,24 @@ def refusal_error(call: OpenCall, order: Refuse) -> DirtyError:
             return error
 
 
+def patience_of(request: Request, terms: Terms, config: DirtyConfig, now: float) -> Patience | None:
+    """Return for how long a caller who asks ``now`` waits for its call to begin; None: as long as it takes."""
+    name = f"{request.app} {request.action}"
+    limits = []
+    if terms.timeout_s is not None:
+        limits.append(Patience(now + terms.timeout_s, _no_worker(name, terms)))
+    if config.queue_timeout_s:
+        limits.append(Patience(now + config.queue_timeout_s, _queue_timeout(name, config)))
+    return min(limits, key=lambda limit: limit.ends_at, default=None)
+
+
 def failure_error(call: OpenCall, error: Mapping[str, Any]) -> DirtyError:
     """Return what the caller is told when the worker says that its call failed."""
     told = DirtyError.from_dict(error)
     if isinstance(told, CallCancelled) and call.expires_at is not None:
         # nobody cancelled it, or it would be settled: the action saw its deadline pass a moment before we did
         name = f"{call.request.app} {call.request.action}"
-        return _timeout(call, "running", f"{name}: not done within {call.terms.timeout_s:g} s")
+        return _timeout(call.terms, "running", f"{name}: not done within {call.terms.timeout_s:g} s")
     return told
 
 
@@ -98,9 +135,27 @@ def _drained(text: str, order: Refuse) -> Draining:
     return Draining(text, {"started": may_have_begun}, retry_after_s=5.0)
 
 
-def _timeout(call: OpenCall, phase: str, text: str) -> DirtyTimeoutError:
-    whose = call.terms.whose
-    return DirtyTimeoutError(f"{text} ({whose}; it was {phase})", call.terms.timeout_s, whose, phase)
+def _queue_timeout(name: str, config: DirtyConfig) -> DirtyTimeoutError:
+    whose, limit_s = "the setting queue_timeout", config.queue_timeout_s
+    text = f"{name}: it was not started within {limit_s or 0:g} s ({whose}; it was queued)"
+    return DirtyTimeoutError(text, limit_s, whose, "queued")
+
+
+def _full(name: str, order: Refuse, config: DirtyConfig) -> QueueFull:
+    text = f"{name}: the queue is full; slow down, or raise max_queued or max_queued_payload_bytes"
+    if order.cause is Cause.DROPPED:
+        text = f"{name}: the queue is full, and this call was dropped from it for a newer one"
+    # whoever sees it may wait in our stead: a client of another process does
+    details = {"wait": True} if config.queue_full == "wait" else None
+    return QueueFull(text, details, retry_after_s=order.retry_after_s)
+
+
+def _no_worker(name: str, terms: Terms) -> DirtyTimeoutError:
+    return _timeout(terms, "queued", f"{name}: no worker was free within {terms.timeout_s:g} s")
+
+
+def _timeout(terms: Terms, phase: str, text: str) -> DirtyTimeoutError:
+    return DirtyTimeoutError(f"{text} ({terms.whose}; it was {phase})", terms.timeout_s, terms.whose, phase)
 
 
 def _lost(call: OpenCall, order: Refuse, kind: type[WorkerLost], text: str) -> WorkerLost:

@@ -35,17 +35,23 @@ class CallDesk:
         Raises:
             DirtyError: its deadline or its action's name is none; nothing was booked.
         """
+        self.check(request, terms)
+        call_id = CallId(next(self._ids))
+        asked_at = now if request.asked_at is None else request.asked_at
+        expires_at = None if terms.timeout_s is None else asked_at + terms.timeout_s
+        call = self._open[call_id] = OpenCall(call_id, request, sink, terms, expires_at)
+        self.ledger.accept()
+        return call
+
+    @staticmethod
+    def check(request: Request, terms: Terms) -> None:
+        """Raise `DirtyError` for a call that `accept` would not book."""
         if terms.timeout_s is not None and math.isnan(terms.timeout_s):
             raise DirtyError(f"{request.app}: a timeout must be a number of seconds, not nan")
         if len(request.action) > _MAX_NAME_CHARS:
             raise ActionNotFound(
                 f"{request.app} has no action with a name of {len(request.action)} characters", app_path=request.app
             )
-        call_id = CallId(next(self._ids))
-        expires_at = None if terms.timeout_s is None else now + terms.timeout_s
-        call = self._open[call_id] = OpenCall(call_id, request, sink, terms, expires_at)
-        self.ledger.accept()
-        return call
 
     def get(self, call_id: CallId) -> OpenCall | None:
         """Return the call while it is open."""

@@ -34,6 +34,7 @@ class Terms:
     idempotent: bool
     on_cancel: OnCancel
     released_by_drain: bool
+    priority: int
 
 
 class Directory:
@@ -125,6 +126,7 @@ class Directory:
             idempotent=options.idempotent,
             on_cancel=OnCancel(options.on_cancel or info.on_cancel),
             released_by_drain=(options.on_drain or info.on_drain) == "release",
+            priority=options.priority,
         )
         if action in info.actions:  # not for any name that a caller may think of: that has no bound
             self._terms[app, action] = terms

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dirtybus import log
-from dirtybus.arbiter.calls import Request
+from dirtybus.arbiter.calls import Request, next_caller
 from dirtybus.arbiter.gd1_call import Gd1Call
 from dirtybus.arbiter.gd1_questions import managed, stash_op, stash_result, status_result
 from dirtybus.config import DirtyConfig
@@ -66,6 +66,7 @@ class Gd1Session(asyncio.Protocol):
         self._frames = FrameBuffer(limit, versions=frozenset({GD1}))
         self._transport: asyncio.Transport | None = None
         self._calls: set[Gd1Call] = set()
+        self._caller = next_caller()
         self._is_full = False
         self._is_translating = False
 
@@ -175,7 +176,8 @@ class Gd1Session(asyncio.Protocol):
         match decode_message(frame):
             case gd1.Request(app, action, args, kwargs):
                 body = encode_arguments(args, kwargs)
-                return Request(app=app, action=action, body=body, window=self._arbiter.config.stream_window)
+                window = self._arbiter.config.stream_window
+                return Request(app=app, action=action, body=body, window=window, caller=self._caller)
             case gd1.StashAsk() as ask:
                 return ask, stash_op(ask)
             case gd1.StatusAsk() | gd1.Manage() as ask:

@@ -11,13 +11,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from dirtybus import log
-from dirtybus.arbiter.breakage import Breakage
-from dirtybus.arbiter.calls import OpenCall, Request, refusal_error
+from dirtybus.arbiter.calls import OpenCall, Request, patience_of, refusal_error
+from dirtybus.arbiter.chronicle import Chronicle
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
+from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.editions import Edition, Editions
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.lobby import Lobby
 from dirtybus.arbiter.reloader import Reloader
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
@@ -25,7 +29,7 @@ from dirtybus.arbiter.timer import Timer
 from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
-from dirtybus.events import CircuitClosed, CircuitOpened, LifecycleEvent, WorkerExited, WorkerReady, WorkerSpawned
+from dirtybus.events import LifecycleEvent
 from dirtybus.pool import ports
 from dirtybus.pool.model import Call as PoolCall
 from dirtybus.pool.model import CallId, Phase
@@ -51,6 +55,8 @@ from dirtybus.transport.sinks import Sink
 
 __all__ = ["Interpreter"]
 
+_MOST_PRIORITY = 100
+
 
 class Interpreter:
     """Run calls on workers, as the pool decides.
@@ -73,16 +79,16 @@ class Interpreter:
         on_defect: Callable[[Exception], object],
     ) -> None:
         self.desk = CallDesk()
-        self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._note_birth)
+        self._chronicle = Chronicle(observe)
+        self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._chronicle.born)
         self._vigil = Vigil(self.crew, None, self._note_silence)
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
         self._spawner = spawner
+        self.lobby = Lobby(lambda call: self.pool.is_full_for(call, self._loop.time()), self.submit, self.cancel)
         self._stash = stash
-        self._observe = observe
         self._on_commit = on_commit
         self._on_defect = on_defect
-        self._breakage = Breakage()
         self._editions: Editions | None = None
         self._reloader: Reloader | None = None
         self._pool: Pool | None = None
@@ -157,24 +163,53 @@ class Interpreter:
             DirtyAppNotFoundError: nothing serves its app.
             Unavailable: the workers were not started.
         """
+        terms = self._terms(request)
+        now = self._loop.time()
+        call = self.desk.accept(request, sink, terms, now)
+        self._feed(ports.Submitted(self._pool_call(call.id, request, terms, call.expires_at, now)))
+        return call.id
+
+    async def enter(self, request: Request, sink: Sink) -> CallId:
+        """As `submit`, but when the settings say so, wait for room in the queue first. Cancelling leaves nothing.
+
+        Raises:
+            DirtyTimeoutError: there was no room within the call's limits.
+            DirtyError: as `submit`.
+        """
+        if self._config.queue_full != "wait":
+            return self.submit(request, sink)
+        terms = self._terms(request)
+        now = self._loop.time()
+        probe = self._pool_call(CallId(0), request, terms, None, now)
+        if not self.lobby.is_needed(probe):
+            return self.submit(request, sink)
+        self.desk.check(request, terms)
+        asked = msgspec.structs.replace(request, asked_at=now)
+        return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now))
+
+    def _terms(self, request: Request) -> Terms:
         if self._editions is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
-        terms = self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
-        call = self.desk.accept(request, sink, terms, self._loop.time())
-        self._feed(
-            ports.Submitted(
-                PoolCall(
-                    id=call.id,
-                    app=request.app,
-                    expires_at=call.expires_at,
-                    kind=terms.kind,
-                    idempotent=terms.idempotent,
-                    on_cancel=terms.on_cancel,
-                    released_by_drain=terms.released_by_drain,
-                )
-            )
+        return self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
+
+    def _pool_call(
+        self, call_id: CallId, request: Request, terms: Terms, expires_at: float | None, now: float
+    ) -> PoolCall:
+        priority = terms.priority if request.priority is None else request.priority
+        waits_s = self._config.queue_timeout_s
+        return PoolCall(
+            id=call_id,
+            app=request.app,
+            expires_at=expires_at,
+            kind=terms.kind,
+            idempotent=terms.idempotent,
+            on_cancel=terms.on_cancel,
+            released_by_drain=terms.released_by_drain,
+            starts_by=(now if request.asked_at is None else request.asked_at) + waits_s if waits_s else None,
+            priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
+            caller=request.caller,
+            size=request.size,
         )
-        return call.id
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -222,6 +257,7 @@ class Interpreter:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
         self.crew.kill_all()
         self.cut += len(self.desk)
+        self.lobby.dismiss(Draining("the arbiter was stopped at once; the call was not run"))
         self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
         if self._reloader is not None:
             self._reloader.kill()
@@ -254,8 +290,9 @@ class Interpreter:
         finally:
             self._is_applying = False
         self._timer.set_for(self._pool.wake_at())
+        self.lobby.look()
 
-    def _apply(self, order: ports.Order) -> None:
+    def _apply(self, order: ports.Order) -> None:  # noqa: C901 - it only routes
         match order:
             case ports.Dispatch():
                 self._dispatch(order)
@@ -278,7 +315,7 @@ class Interpreter:
             case ports.ReportReload():
                 self._report_reload(order)
             case ports.ReportCircuit(app, is_open):
-                self._report_circuit(app, is_open=is_open)
+                self._chronicle.circuit(app, self._config, is_open=is_open)
             case ports.ReportDrained():
                 if self._drained is not None and not self._drained.done():
                     self._drained.set_result(None)
@@ -309,19 +346,12 @@ class Interpreter:
             error = error or Draining("shutting down: the reload was given up; the old workers finish their calls")
         self._reloader.end(error, order.generation)
 
-    def _report_circuit(self, app: str, *, is_open: bool) -> None:
-        if is_open:
-            error = self._breakage.error(app, self._config)
-            log.logger.bind(app=app).error("{}", error)
-            self._observe(CircuitOpened(app, error))
-        else:
-            log.logger.bind(app=app).info("{} works again: its calls are taken", app)
-            self._observe(CircuitClosed(app))
-
     def _refusal(self, call: OpenCall, order: ports.Refuse) -> DirtyError:
         if order.why is Refused.APP_BROKEN and self.pool.serves(call.request.app):
-            return self._breakage.error(call.request.app, self._config)
-        return refusal_error(call, order)
+            error = self._chronicle.breakage.error(call.request.app, self._config)
+            error.details["started"] = order.attempts > 0
+            return error
+        return refusal_error(call, order, self._config)
 
     # --- calls ---
 
@@ -375,14 +405,9 @@ class Interpreter:
 
     # --- the lives of workers ---
 
-    def _note_birth(self, record: WorkerRecord) -> None:
-        self._observe(WorkerSpawned(record.id, record.pid, record.apps))
-
     def _note_ready(self, record: WorkerRecord, head: Ready) -> None:
         record.boot_s = head.boot_s
-        bound = log.logger.bind(worker=record.id, pid=record.pid, apps=record.apps)
-        bound.info("worker {} is ready after {:.2f} s (pid {})", record.id, head.boot_s, record.pid)
-        self._observe(WorkerReady(record.id, record.pid, record.apps, head.boot_s))
+        self._chronicle.ready(record, head.boot_s)
         self._feed(ports.Ready(record.id))
         if self._manned is not None and not self._manned.done() and self._is_manned():
             self._manned.set_result(None)
@@ -396,29 +421,13 @@ class Interpreter:
         return snapshot.count(Phase.READY) >= sum(1 for seat in snapshot.seats if seat.apps)
 
     def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
-        why = record.why_gone(status)
-        unbegun = record.unbegun()
+        unbegun, why = record.unbegun(), record.why_gone(status)
         for call_id in record.calls.keys() - unbegun:
             if call := self.desk.get(call_id):
                 call.deaths, call.last_exit = (*call.deaths, why), status
         took_s = asyncio.get_running_loop().time() - record.started_at
-        failure, blamed = record.failure(status, took_s), record.blamed()
-        record.went_wrong = failure
-        if not (record.is_retired or record.is_dismissed):
-            self._breakage.note(blamed or record.apps, failure)
-        self._log_exit(record, status, why)
+        record.went_wrong = record.failure(status, took_s)
+        self._chronicle.gone(record, status)
         if record.boot_s is None and self._manned is not None and not self._manned.done():
-            self._manned.set_exception(failure)
-        self._observe(
-            WorkerExited(record.id, record.pid, record.apps, exit_code=status.code, signal=status.signal, reason=why)
-        )
-        self._feed(ports.Exited(record.id, unbegun, blamed))
-
-    def _log_exit(self, record: WorkerRecord, status: ExitStatus, why: str) -> None:
-        bound = log.logger.bind(worker=record.id, pid=record.pid, exit_code=status.code, signal=status.signal)
-        if status.code == 0 or record.is_dismissed or (record.is_retired and record.killed_for is None):
-            bound.info("worker {} left", record.id)
-        elif record.boot_s is None:
-            bound.error("{}", record.went_wrong)
-        else:
-            bound.warning("worker {} died with {} calls in it: {}", record.id, len(record.calls), why)
+            self._manned.set_exception(record.went_wrong)
+        self._feed(ports.Exited(record.id, unbegun, record.blamed()))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dirtybus import log
-from dirtybus.arbiter.calls import Request
+from dirtybus.arbiter.calls import Request, next_caller
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyAppNotFoundError, DirtyError, LocalProtocolError, QueueFull, RemoteProtocolError
 from dirtybus.pool.model import CallId
@@ -82,6 +82,7 @@ class NativeSession(Link):
         self._on_closed = on_closed
         self._max_open = config.max_queued
         self._open: dict[int, _Words] = {}
+        self._caller = next_caller()
         #: orders whose answer comes later; cancelled when the client is gone
         self._pending: set[asyncio.Future[None]] = set()
 
@@ -125,7 +126,15 @@ class NativeSession(Link):
     def _submit(self, client_id: int, head: Call, body: Any) -> None:
         words = self._open[client_id] = _Words(self, client_id)
         window = min(max(1, head.window), _MAX_WINDOW)
-        request = Request(app=head.app, action=head.action, body=body, timeout_s=head.time_left_s, window=window)
+        request = Request(
+            app=head.app,
+            action=head.action,
+            body=body,
+            timeout_s=head.time_left_s,
+            window=window,
+            priority=head.priority,
+            caller=self._caller,
+        )
         try:
             if len(head.app) > _MAX_APP_CHARS:
                 raise DirtyAppNotFoundError(head.app[:60], f"no app has an import path of {len(head.app)} characters")

@@ -27,6 +27,7 @@ def status_of(
         "smallest": 0 if pool is None else pool.smallest_size,
         "workers": [_worker(view, by_id.get(view.id)) for view in workers],
         "queued": {} if pool is None else dict(pool.queued),
+        "queued_bytes": {} if pool is None else dict(pool.queued_bytes),
         "ledger": dict(ledger.as_mapping()),
     }
 

@@ -62,7 +62,9 @@ class AsyncCall:
             try:
                 channel = await self._reach()
                 patience = self._client.stamina.begin(tries)
-                return await channel.execute(tries.app, tries.action, self._body, patience, self._on_progress)
+                return await channel.execute(
+                    tries.app, tries.action, self._body, patience, self._on_progress, tries.priority
+                )
             except (Unavailable, DirtyConnectionError) as exc:
                 pause_s = self._pause_s(exc)
             await self._rest(pause_s)
@@ -74,7 +76,9 @@ class AsyncCall:
             try:
                 channel = await self._reach()
                 patience = self._client.stamina.begin(tries)
-                words = channel.stream(tries.app, tries.action, self._body, patience, idle_timeout_s, self._on_progress)
+                words = channel.stream(
+                    tries.app, tries.action, self._body, patience, idle_timeout_s, self._on_progress, tries.priority
+                )
                 async with aclosing(words):
                     async for chunk in words:
                         tries.has_given = True

@@ -90,11 +90,12 @@ class AsyncChannel:
         body: Sequence[Buffer],
         patience: Patience,
         on_progress: OnProgress | None = None,
+        priority: int | None = None,
     ) -> Any:
         """Run an action and return its value; the list of chunks when it yields. Cancelling cancels the call."""
         call_id = next(self._ids)
         sink = ValueSink(lambda chunks: self._credit(call_id, chunks), on_progress)
-        self._start(call_id, sink, app, action, body, patience)
+        self._start(call_id, sink, app, action, body, patience, priority)
         try:
             async with asyncio.timeout(patience.wait_s):
                 return await sink.outcome
@@ -113,11 +114,12 @@ class AsyncChannel:
         patience: Patience,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
+        priority: int | None = None,
     ) -> AsyncGenerator[Any, None]:
         """Yield what an action yields. Closing or dropping the iterator ends the work."""
         call_id = next(self._ids)
         sink = StreamSink(lambda chunks: self._credit(call_id, chunks), self._window, on_progress)
-        self._start(call_id, sink, app, action, body, patience)
+        self._start(call_id, sink, app, action, body, patience, priority)
         try:
             while chunk := await sink.read(idle_timeout_s):
                 yield chunk[0]
@@ -159,8 +161,10 @@ class AsyncChannel:
         action: str,
         body: Sequence[Buffer],
         patience: Patience,
+        priority: int | None,
     ) -> None:
-        head = Call(app=app, action=action, time_left_s=patience.timeout_s, window=self._window)
+        left_s = patience.timeout_s
+        head = Call(app=app, action=action, time_left_s=left_s, window=self._window, priority=priority)
         self._sinks[call_id] = sink
         try:
             self._send(Message(head, call_id, body))

@@ -113,10 +113,14 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        """As `execute`, with a deadline of its own and reports on the way."""
-        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        """As `execute`, with a deadline and a priority of its own, and reports on the way.
+
+        ``priority``, from -100 to 100, is the call's rank among those that wait; None takes the action's own.
+        """
+        tries, body = self._tries(app_path, action, timeout_s, priority), encode_arguments(args, kwargs)
         return SyncCall(self, tries, body, self._window, on_progress=on_progress).result()
 
     def stream(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -126,7 +130,7 @@ class DirtyClient:
         """
         return self.request_stream(app_path, action, args, kwargs)
 
-    def request_stream(
+    def request_stream(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app_path: str,
         action: str,
@@ -134,11 +138,12 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Any]:
         """As `stream`, with limits of its own and reports on the way; ``idle_timeout_s`` bounds each wait."""
-        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        tries, body = self._tries(app_path, action, timeout_s, priority), encode_arguments(args, kwargs)
         call = SyncCall(self, tries, body, self._window, idle_timeout_s=idle_timeout_s, on_progress=on_progress)
         yield from call.chunks()
 
@@ -203,17 +208,18 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
         """As `execute_async`, with a deadline of its own and reports on the way."""
-        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        tries, body = self._tries(app_path, action, timeout_s, priority), encode_arguments(args, kwargs)
         return await AsyncCall(self, tries, body, on_progress=on_progress).result()
 
     def stream_async(self, app_path: str, action: str, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """As `stream`, without blocking the loop."""
         return self.request_stream_async(app_path, action, args, kwargs)
 
-    async def request_stream_async(
+    async def request_stream_async(  # noqa: PLR0913 - what a caller may say of its call, all optional by keyword
         self,
         app_path: str,
         action: str,
@@ -221,11 +227,12 @@ class DirtyClient:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
+        priority: int | None = None,
         idle_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[Any, None]:
         """As `stream_async`, with limits of its own and reports on the way."""
-        tries, body = self._tries(app_path, action, timeout_s), encode_arguments(args, kwargs)
+        tries, body = self._tries(app_path, action, timeout_s, priority), encode_arguments(args, kwargs)
         async with aclosing(AsyncCall(self, tries, body, on_progress=on_progress).chunks(idle_timeout_s)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -355,8 +362,8 @@ class DirtyClient:
         if self.stamina.reconnects and peer.is_draining:
             raise Draining(f"the arbiter at {self.socket_path!r} is shutting down; the call was not sent")
 
-    def _tries(self, app: str, action: str, timeout_s: float | None) -> Tries:
-        return self.stamina.tries(app, action, self.timeout if timeout_s is None else timeout_s)
+    def _tries(self, app: str, action: str, timeout_s: float | None, priority: int | None) -> Tries:
+        return self.stamina.tries(app, action, self.timeout if timeout_s is None else timeout_s, priority)
 
 
 def _values(answer: Message) -> dict[str, Any]:

@@ -27,9 +27,9 @@ class Stamina:
         """Whether calls are sent to another arbiter at all."""
         return self.reconnect_s > 0
 
-    def tries(self, app: str, action: str, timeout_s: float | None) -> Tries:
+    def tries(self, app: str, action: str, timeout_s: float | None, priority: int | None = None) -> Tries:
         """Return the tries of a new call."""
-        return Tries(app, action, timeout_s, self.reconnect_s, time.monotonic())
+        return Tries(app, action, timeout_s, self.reconnect_s, time.monotonic(), priority=priority)
 
     def begin(self, tries: Tries) -> Patience:
         """As `Tries.begin`, for a try that begins now."""

@@ -136,7 +136,13 @@ class SyncCall:
         self._clock = patience.begin(self._idle_timeout_s)
         self._owed, self._gathered = 0, Gathered()
         tries = self._tries
-        head = Call(app=tries.app, action=tries.action, time_left_s=patience.timeout_s, window=self._window)
+        head = Call(
+            app=tries.app,
+            action=tries.action,
+            time_left_s=patience.timeout_s,
+            window=self._window,
+            priority=tries.priority,
+        )
         return channel, channel.start(head, self._body)
 
     def _pay(self) -> None:

@@ -41,6 +41,7 @@ class Tries:
         reconnect_s: for how long in a row an owner that is gone or leaving is tried again; 0: not at all.
         now: the moment, in seconds of a clock that never goes back.
         jitter: gives numbers from 0 to 1 that spread the tries of many clients.
+        priority: its rank among those that wait; None for the action's own.
     """
 
     def __init__(
@@ -51,9 +52,12 @@ class Tries:
         reconnect_s: float,
         now: float,
         jitter: Callable[[], float] = random.random,
+        *,
+        priority: int | None = None,
     ) -> None:
         self.app = app
         self.action = action
+        self.priority = priority
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
         self._deadline_at = now + timeout_s if timeout_s else None

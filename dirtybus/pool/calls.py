@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Running, Waiting, Worker
 from dirtybus.pool.queue import CallQueue
 from dirtybus.pool.ranking import Ranking
@@ -15,15 +16,16 @@ __all__ = ["Calls"]
 
 
 class Calls:
-    """The queue, the index of running calls, and two sets of alarms: deadlines of calls and ends of graces.
+    """The queue, the index of running calls, and the alarms: deadlines, limits of waiting, ends of graces.
 
     A call whose caller was told stays in the index until its slot is free.
     """
 
-    def __init__(self, max_queued: int) -> None:
-        self.queue = CallQueue(max_queued)
+    def __init__(self, config: DirtyConfig) -> None:
+        self.queue = CallQueue(config)
         self._workers: dict[CallId, Worker] = {}
         self._expiries: Ranking[CallId] = Ranking()
+        self._starts: Ranking[CallId] = Ranking()
         self._graces: Ranking[CallId] = Ranking()
 
     def __contains__(self, call_id: CallId) -> bool:
@@ -35,15 +37,30 @@ class Calls:
             self._expiries.put(call.id, call.expires_at)
         return self.queue.number(call)
 
-    def start(self, waiting: Waiting, worker: Worker) -> Running:
-        """Book that a call taken from the queue runs in the worker now."""
+    def enqueue(self, waiting: Waiting) -> None:
+        """Book that an admitted call waits for its first run."""
+        self.queue.put(waiting)
+        if waiting.call.starts_by is not None:
+            self._starts.put(waiting.call.id, waiting.call.starts_by)
+
+    def start(self, waiting: Waiting, worker: Worker, now: float) -> Running:
+        """Book that a call taken from the queue, or one that need not wait, runs in the worker from ``now`` on."""
         self._workers[waiting.call.id] = worker
-        return Running(waiting.call, waiting.attempt, order=waiting.order, crashes=waiting.crashes)
+        self._starts.drop(waiting.call.id)
+        return Running(
+            waiting.call,
+            waiting.attempt,
+            order=waiting.order,
+            crashes=waiting.crashes,
+            # one that need not wait took no turn from anybody
+            turn=waiting.order if waiting.turn is None else waiting.turn,
+            started_at=now,
+        )
 
     def return_to_queue(self, running: Running, crashes: int, *, has_run: bool = True) -> None:
         """Book that the run came to nothing and the call waits for the next one, with the deadline it has."""
         del self._workers[running.call.id]
-        self.queue.put(Waiting(running.call, running.order, running.attempt + has_run, crashes))
+        self.queue.put(Waiting(running.call, running.order, running.attempt + has_run, crashes, running.turn))
 
     def find_running(self, call_id: CallId) -> tuple[Worker, Running] | None:
         """Return where the call runs, with its books there; None when it does not run."""
@@ -55,6 +72,7 @@ class Calls:
         waiting = self.queue.remove(call_id)
         if waiting is not None:
             self._expiries.drop(call_id)
+            self._starts.drop(call_id)
         return waiting
 
     def take_all_queued(self) -> list[Waiting]:
@@ -62,6 +80,7 @@ class Calls:
         taken = self.queue.take_all()
         for waiting in taken:
             self._expiries.drop(waiting.call.id)
+            self._starts.drop(waiting.call.id)
         return taken
 
     def released_by_drain(self) -> list[CallId]:
@@ -87,12 +106,19 @@ class Calls:
         """Take out the deadlines that have come, and return their calls."""
         return self._expiries.take_until(now)
 
+    def take_unstarted(self, now: float) -> list[CallId]:
+        """Take out the moments by which calls should have been started, as far as they have come; and their calls."""
+        return self._starts.take_until(now)
+
     def take_stuck(self, now: float) -> list[CallId]:
         """Take out the graces that have ended, and return their calls, which go on."""
         return self._graces.take_until(now)
 
     def next_expiry_at(self) -> float | None:
         return self._expiries.first_rank()
+
+    def next_start_limit_at(self) -> float | None:
+        return self._starts.first_rank()
 
     def next_grace_end_at(self) -> float | None:
         return self._graces.first_rank()
@@ -101,6 +127,7 @@ class Calls:
         """Raise AssertionError naming what does not add up."""
         self.queue.check()
         self._expiries.check()
+        self._starts.check()
         self._graces.check()
         running = {call_id: worker for worker in workers for call_id in worker.running}
         assert running == self._workers, "the index of running calls and the workers' own books differ"
@@ -109,6 +136,8 @@ class Calls:
         wanted = [w.running[call_id] for call_id, w in running.items() if w.running[call_id].abandoned_at is None]
         timed = {call.id for call in (*waiting.values(), *(r.call for r in wanted)) if call.expires_at is not None}
         assert timed == set(self._expiries), f"the deadlines of calls {timed ^ set(self._expiries)} are not watched"
+        unstarted = {w.call.id for w in self.queue if w.is_fresh and w.call.starts_by is not None}
+        assert unstarted == set(self._starts), f"the waits of calls {unstarted ^ set(self._starts)} have no limit"
         for call_id, worker in running.items():
             if _may_be_stuck(worker, worker.running[call_id]):
                 assert call_id in self._graces, f"call {call_id} may keep its slot for ever"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dirtybus.config import DirtyConfig
 from dirtybus.pool.calls import Calls
 from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Refusal, Running, Waiting, Worker
-from dirtybus.pool.ports import Interrupt, Order, Refuse
+from dirtybus.pool.ports import Cause, Interrupt, Order, Refuse
 
 __all__ = ["Endings"]
 
@@ -38,12 +38,22 @@ class Endings:
             self._give_up(call_id, Refusal.RELEASED, now)
 
     def expire(self, now: float) -> None:
-        """End every call whose deadline has come, whether it waits or runs."""
+        """End every call whose deadline has come, whether it waits or runs, and those that waited too long."""
         for call_id in self._calls.take_expired(now):
             if waiting := self._calls.take_queued(call_id):
                 self._refuse_waiting(waiting, Refusal.EXPIRED)
             elif found := self._calls.find_running(call_id):
                 self._abandon(*found, Refusal.TIMED_OUT, now)
+        for call_id in self._calls.take_unstarted(now):
+            if waiting := self._calls.take_queued(call_id):
+                self._refuse_waiting(waiting, Refusal.EXPIRED, cause=Cause.QUEUE_TIMEOUT)
+
+    def make_room(self, call: Call, retry_after_s: float) -> None:
+        """Refuse calls that wait, until ``call`` fits. The bounds have said that it will."""
+        bounds = self._calls.queue.bounds
+        while not bounds.fits(call) and (first := bounds.first_to_yield(call.app)) is not None:
+            if waiting := self._calls.take_queued(first):
+                self._refuse_waiting(waiting, Refusal.QUEUE_FULL, cause=Cause.DROPPED, retry_after_s=retry_after_s)
 
     def lose(self, worker: Worker, running: Running, now: float, *, was_begun: bool) -> bool:
         """Settle a call whose worker is gone. Return True when it waits again for another run.
@@ -104,8 +114,11 @@ class Endings:
         self._calls.forget(running.call.id)
         self._order(Refuse(running.call.id, why, worker.id, running.attempt))
 
-    def _refuse_waiting(self, waiting: Waiting, why: Refusal) -> None:
-        self._order(Refuse(waiting.call.id, why, attempts=waiting.attempt - 1))
+    def _refuse_waiting(
+        self, waiting: Waiting, why: Refusal, *, cause: Cause | None = None, retry_after_s: float | None = None
+    ) -> None:
+        attempts = waiting.attempt - 1
+        self._order(Refuse(waiting.call.id, why, attempts=attempts, cause=cause, retry_after_s=retry_after_s))
 
 
 def _is_expired(call: Call, now: float) -> bool:

@@ -78,7 +78,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     ``idempotent`` allows a second run when a worker died with the call in it. ``on_cancel`` says what becomes of a
     worker in which the call goes on after its cancel or deadline and the grace of the settings. ``released_by_drain``
-    ends it when a drain begins, instead of waiting for its end.
+    ends it when a drain begins, instead of waiting for its end. ``starts_by`` is a moment too: the call must have been
+    started once by then. Of calls that wait, the highest ``priority`` goes first, and within it the ``caller``s take
+    turns. ``size`` is how many bytes its arguments take up while it waits.
     """
 
     id: CallId
@@ -88,6 +90,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     on_cancel: OnCancel = OnCancel.KILL
     released_by_drain: bool = False
+    starts_by: float | None = None
+    priority: int = 0
+    caller: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +101,19 @@ class Waiting:
     """A call in the queue. ``order`` is its place among all calls ever accepted; it keeps it through re-runs.
 
     ``attempt`` is the run that it waits for, from 1; ``crashes`` counts the workers that died of themselves with it.
+    ``turn`` is the turn of its caller in which it was sent to a worker; None: it never was.
     """
 
     call: Call
     order: int
     attempt: int = 1
     crashes: int = 0
+    turn: int | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has never been sent to a worker. Only such calls count towards the bounds, and may yield."""
+        return self.turn is None
 
 
 @dataclass(slots=True)
@@ -114,6 +127,8 @@ class Running:
     has_streamed: bool = False
     order: int = 0
     crashes: int = 0
+    turn: int = 0
+    started_at: float = 0.0
 
 
 @dataclass(slots=True)

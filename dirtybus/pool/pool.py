@@ -15,6 +15,7 @@ from dirtybus.pool.calls import Calls
 from dirtybus.pool.drain import Drain
 from dirtybus.pool.endings import Endings
 from dirtybus.pool.model import Call, CallId, Lane, Phase, Refusal, Waiting, Worker, WorkerId
+from dirtybus.pool.pace import Pace
 from dirtybus.pool.ports import KillReason
 from dirtybus.pool.queue import lane_of
 from dirtybus.pool.restarts import Jitter
@@ -53,7 +54,8 @@ class Pool:
         jitter: Jitter | None = None,
         threads_by_app: Mapping[str, int] | None = None,
     ) -> None:
-        self._calls = Calls(config.max_queued)
+        self._calls = Calls(config)
+        self._pace = Pace()
         self._orders: list[ports.Order] = []
         self._drain = Drain()
         self._staffing = Staffing(
@@ -102,6 +104,7 @@ class Pool:
             return math.inf
         moments = (
             self._calls.next_expiry_at(),
+            self._calls.next_start_limit_at(),
             self._calls.next_grace_end_at(),
             self._staffing.next_due_at(now),
             self._drain.next_at(),
@@ -127,6 +130,10 @@ class Pool:
         """Return the sentence that forbids ``size`` workers, for the log; None when it is allowed."""
         return self._roster.why_not(size)
 
+    def is_full_for(self, call: Call, now: float) -> bool:
+        """Say whether the call, handed in now, would be refused or make another yield for want of room."""
+        return self._why_refuse(call, lane_of(call), now) is Refusal.QUEUE_FULL
+
     def snapshot(self) -> PoolSnapshot:
         """Return what there is as of the last step."""
         return PoolSnapshot(
@@ -135,6 +142,7 @@ class Pool:
             workers=tuple(WorkerView.of(worker, self._stepped_at) for worker in self._roster),
             seats=tuple(SeatView.of(seat, self._stepped_at) for seat in self._roster.seats),
             queued=self._calls.queue.lengths(),
+            queued_bytes=self._calls.queue.bounds.sizes(),
             is_draining=self._drain.is_begun,
             is_drained=self._drain.is_done,
         )
@@ -202,20 +210,29 @@ class Pool:
     def _admit(self, call: Call, now: float) -> None:
         if call.id in self._calls:
             return
+        if now >= self._due_at:
+            self._settle(now)  # room that is already due counts, and a worker that is due to be killed has none
         lane = lane_of(call)
-        if why := self._why_refuse(call, lane, now):
-            self._order(ports.Refuse(call.id, why))
+        why = self._why_refuse(call, lane, now)
+        if why is Refusal.QUEUE_FULL and self._calls.queue.bounds.can_yield_to(call):
+            self._endings.make_room(call, self._wait_s(lane))
+        elif why is not None:
+            retry_after_s = self._wait_s(lane) if why is Refusal.QUEUE_FULL else None
+            self._order(ports.Refuse(call.id, why, retry_after_s=retry_after_s))
             return
         waiting = self._calls.admit(call)
         if call.expires_at is not None:
             self._due_at = min(self._due_at, call.expires_at)
         # where others wait in the lane, nobody has room
         is_first = self._calls.queue.is_empty(lane)
-        worker = self._roster.pick(lane) if is_first and now < self._due_at else None
+        is_late = call.starts_by is not None and now >= call.starts_by
+        worker = self._roster.pick(lane) if is_first and not is_late and now < self._due_at else None
         if worker is not None:
             self._dispatch(waiting, worker)
             return
-        self._calls.queue.put(waiting)
+        self._calls.enqueue(waiting)
+        if call.starts_by is not None:
+            self._due_at = min(self._due_at, call.starts_by)
         if is_first:
             self._restless.add(lane)
 
@@ -230,11 +247,14 @@ class Pool:
             return Refusal.RELEASED
         if not self._roster.has_ready(call.app) and self._roster.seats.vacant_until(call.app) > now + _PATIENCE_S:
             return Refusal.NO_WORKERS
-        if self._calls.queue.is_full:
-            self._endings.expire(now)  # room that is already due counts
-        if self._calls.queue.is_full and self._roster.pick(lane) is None:
+        if not self._calls.queue.bounds.fits(call) and self._roster.pick(lane) is None:
             return Refusal.QUEUE_FULL
         return None
+
+    def _wait_s(self, lane: Lane) -> float:
+        """Guess when those that wait now will have been started."""
+        app, _ = lane
+        return self._pace.wait_s(app, self._calls.queue.bounds.count(app), self._roster.slots_for(lane))
 
     def _note_stream(self, call_id: CallId) -> None:
         if found := self._calls.find_running(call_id):
@@ -245,6 +265,7 @@ class Pool:
         running = None if worker is None else self._roster.free_slot(worker, call_id)
         if worker is None or running is None:
             return
+        self._pace.note(running.call.app, self._stepped_at - running.started_at)
         if not worker.has_answered:
             worker.has_answered = True
             self._staffing.circuits.heal(running.call.app)
@@ -283,6 +304,7 @@ class Pool:
     def _reconfigure(self, config: DirtyConfig) -> None:
         self._config = config
         self._endings.reconfigure(config)
+        self._calls.queue.bounds.reconfigure(config)
 
     def _cut_drain(self, now: float) -> None:
         if not self._drain.is_due(now):
@@ -309,16 +331,16 @@ class Pool:
             while waiting := self._calls.queue.take(self._roster.lanes_with_room(worker)):
                 self._dispatch(waiting, worker)
         self._hungry.clear()
-        while self._restless:
-            lane = min(self._restless, key=self._calls.queue.head_order)
-            found = None if self._calls.queue.is_empty(lane) else self._roster.pick(lane)
+        while lane := self._calls.queue.next_lane(self._restless):
+            found = self._roster.pick(lane)
             if found and (waiting := self._calls.queue.take((lane,))):
                 self._dispatch(waiting, found)
             else:
                 self._restless.discard(lane)
+        self._restless.clear()
 
     def _dispatch(self, waiting: Waiting, worker: Worker) -> None:
-        self._roster.take_slot(worker, self._calls.start(waiting, worker))
+        self._roster.take_slot(worker, self._calls.start(waiting, worker, self._stepped_at))
         self._order(ports.Dispatch(worker.id, waiting.call.id, waiting.attempt))
 
     def _refuse_hopeless(self) -> None:

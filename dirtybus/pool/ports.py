@@ -14,6 +14,7 @@ __all__ = [
     "AdmissionClosed",
     "BootFailed",
     "CancelRequested",
+    "Cause",
     "CommitReload",
     "Dispatch",
     "DrainBegun",
@@ -158,6 +159,13 @@ class KillReason(enum.Enum):
     DRAIN_DEADLINE = "the drain deadline passed"
 
 
+class Cause(enum.Enum):
+    """What is behind a refusal whose kind alone does not say it."""
+
+    QUEUE_TIMEOUT = "it waited for queue_timeout and was not started"
+    DROPPED = "a newer call took its place in the full queue"
+
+
 class Spawn(msgspec.Struct, frozen=True):
     """Start a process that holds these apps. ``generation`` counts the reloads so far: whose settings it is to have."""
 
@@ -182,12 +190,17 @@ class Interrupt(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Tell the caller that there will be no result. ``worker`` is set when one had it; ``attempts`` counts runs."""
+    """Tell the caller that there will be no result. ``worker`` is set when one had it; ``attempts`` counts runs.
+
+    ``retry_after_s`` is set when the queue is full: the guess of when those that wait now will have been started.
+    """
 
     call: CallId
     why: Refusal
     worker: WorkerId | None = None
     attempts: int = 0
+    cause: Cause | None = None
+    retry_after_s: float | None = None
 
 
 class Retire(msgspec.Struct, frozen=True):

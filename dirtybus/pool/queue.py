@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from itertools import count
 
+from dirtybus.config import DirtyConfig
+from dirtybus.pool.bounds import Bounds
 from dirtybus.pool.model import ActionKind, Call, CallId, Lane, Waiting
-from dirtybus.pool.ranking import Ranking
+from dirtybus.pool.turns import Turns
 
 __all__ = ["CallQueue", "lane_of"]
 
@@ -18,21 +19,21 @@ def lane_of(call: Call) -> Lane:
 
 
 class CallQueue:
-    """First come, first served, in each lane and over all the lanes that a worker can take from.
+    """The highest priority first, callers by turns, each caller's own calls first come, first served.
 
-    A call that comes back after a crash stands where it stood: before all that were accepted after it. It does not
-    count towards the bound, since it was accepted before.
+    So it is in each lane, and over all the lanes that a worker can take from. A call that comes back from a worker
+    stands where it stood: before all of its caller that were accepted after it, in the turn that it has had.
 
     Args:
-        max_queued: how many calls that have not run yet may wait.
+        config: how much may wait; see `Bounds`.
     """
 
-    def __init__(self, max_queued: int) -> None:
-        self._max_queued = max_queued
+    def __init__(self, config: DirtyConfig) -> None:
+        self.bounds = Bounds(config)
         self._waiting: dict[CallId, Waiting] = {}
-        self._lanes: dict[Lane, Ranking[CallId]] = {}
-        self._first_runs = 0
-        self._next_order = count(1)
+        self._lanes: dict[Lane, Turns] = {}
+        #: orders and turns are drawn from one sequence: the turn of a new line is the order of its first call
+        self._numbers = count(1)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -43,21 +44,17 @@ class CallQueue:
     def __contains__(self, call_id: CallId) -> bool:
         return call_id in self._waiting
 
-    @property
-    def is_full(self) -> bool:
-        return self._first_runs >= self._max_queued
-
     def lengths(self) -> dict[str, int]:
         """Return how many calls wait for each app that has any."""
         found: dict[str, int] = {}
-        for (app, _), lane in self._lanes.items():
-            if lane:
-                found[app] = found.get(app, 0) + len(lane)
+        for (app, _), turns in self._lanes.items():
+            if turns:
+                found[app] = found.get(app, 0) + len(turns)
         return found
 
     def lanes(self) -> list[Lane]:
         """Return the lanes in which any call waits."""
-        return [lane for lane, ranking in self._lanes.items() if ranking]
+        return [lane for lane, turns in self._lanes.items() if turns]
 
     def is_empty(self, lane: Lane) -> bool:
         return not self._lanes.get(lane)
@@ -66,62 +63,95 @@ class CallQueue:
         """Say whether a call for any of these apps waits."""
         return bool(self._waiting) and any(not self.is_empty((app, kind)) for app in apps for kind in ActionKind)
 
-    def head_order(self, lane: Lane) -> float:
-        """Return the place of the lane's next call among all calls; infinite when none waits."""
-        ranking = self._lanes.get(lane)
-        first = ranking.first_rank() if ranking else None
-        return math.inf if first is None else first
-
     def number(self, call: Call) -> Waiting:
         """Give a new call its place after all that came before; it is not in the queue yet."""
-        return Waiting(call, next(self._next_order))
+        return Waiting(call, next(self._numbers))
 
     def put(self, waiting: Waiting) -> None:
-        """Put a call where its order says."""
+        """Put a call where its order and its turn say."""
         lane = lane_of(waiting.call)
         if lane not in self._lanes:
-            self._lanes[lane] = Ranking()
-        self._lanes[lane].put(waiting.call.id, waiting.order)
+            self._lanes[lane] = Turns()
+        self._lanes[lane].put(waiting, waiting.order if waiting.is_fresh else next(self._numbers))
         self._waiting[waiting.call.id] = waiting
-        self._first_runs += waiting.attempt == 1
+        if waiting.is_fresh:
+            self.bounds.add(waiting)
 
     def remove(self, call_id: CallId) -> Waiting | None:
         """Take a call out, wherever it stands; None when it does not wait."""
         waiting = self._waiting.pop(call_id, None)
         if waiting is None:
             return None
-        self._lanes[lane_of(waiting.call)].drop(call_id)
-        self._first_runs -= waiting.attempt == 1
+        self._lanes[lane_of(waiting.call)].drop(waiting)
+        if waiting.is_fresh:
+            self.bounds.remove(waiting)
         return waiting
 
+    def next_lane(self, lanes: Iterable[Lane]) -> Lane | None:
+        """Return the lane of the call that is next among these lanes; None when none waits there."""
+        lanes = tuple(lanes)
+        holder = self._holder_of_the_turn(lanes)
+        return None if holder is None else self._oldest_of_its_caller(holder, lanes)
+
     def take(self, lanes: Iterable[Lane]) -> Waiting | None:
-        """Take the call that was accepted first among these lanes; None when none waits there."""
-        first, first_order = None, math.inf
-        for lane in lanes:
-            if (order := self.head_order(lane)) < first_order:
-                first, first_order = self._lanes[lane], order
-        call_id = None if first is None else first.take_first()
-        if call_id is None:
+        """Take the call that is next among these lanes, with the turn in which it goes; None when none waits there.
+
+        The turn is that of one lane; it is spent on the oldest call that its caller has in any of them, so that one
+        caller's calls leave in their order.
+        """
+        lanes = tuple(lanes)
+        holder = self._holder_of_the_turn(lanes)
+        if holder is None:
             return None
-        waiting = self._waiting.pop(call_id)
-        self._first_runs -= waiting.attempt == 1
-        return waiting
+        source = self._oldest_of_its_caller(holder, lanes)
+        turns, first = self._lanes[holder], self._next(holder)
+        call_id = self._lanes[source].head(-first[0], first[2])
+        assert call_id is not None
+        turns.spend(-first[0], first[2], next(self._numbers))
+        waiting = self.remove(call_id)
+        assert waiting is not None
+        return Waiting(waiting.call, waiting.order, waiting.attempt, waiting.crashes, turn=first[1])
 
     def take_all(self) -> list[Waiting]:
         """Empty the queue and return the calls in the order of their acceptance."""
         taken = sorted(self._waiting.values(), key=lambda waiting: waiting.order)
         self._waiting.clear()
         self._lanes.clear()
-        self._first_runs = 0
+        self.bounds.clear()
         return taken
 
     def check(self) -> None:
         """Raise AssertionError naming what does not add up."""
-        for ranking in self._lanes.values():
-            ranking.check()
-        astray = [waiting.call.id for waiting in self if waiting.call.id not in self._lanes[lane_of(waiting.call)]]
-        assert not astray, f"calls {astray} wait outside of their lanes"
-        in_lanes = sum(len(ranking) for ranking in self._lanes.values())
+        for turns in self._lanes.values():
+            turns.check()
+        for waiting in self:
+            lane, call = self._lanes[lane_of(waiting.call)], waiting.call
+            assert lane.has(call.id, call.priority, call.caller), f"call {call.id} waits outside of its line"
+        in_lanes = sum(len(turns) for turns in self._lanes.values())
         assert in_lanes == len(self), f"{in_lanes} calls in lanes, {len(self)} in the index"
-        first_runs = sum(1 for waiting in self if waiting.attempt == 1)
-        assert first_runs == self._first_runs, f"{first_runs} calls wait for a first run, {self._first_runs} counted"
+        self.bounds.check(waiting for waiting in self if waiting.is_fresh)
+
+    def _next(self, lane: Lane) -> tuple[int, int, int]:
+        found = self._lanes[lane].next()
+        assert found is not None, f"nobody waits in {lane}"
+        return found
+
+    def _holder_of_the_turn(self, lanes: Iterable[Lane]) -> Lane | None:
+        """Return the lane in which it is the turn of the one who comes first over all these lanes."""
+        waiting = [lane for lane in lanes if self._lanes.get(lane)]
+        if len(waiting) < 2:
+            return waiting[0] if waiting else None
+        return min(waiting, key=self._next)
+
+    def _oldest_of_its_caller(self, holder: Lane, lanes: tuple[Lane, ...]) -> Lane:
+        """Return the lane with the oldest call of the one whose turn it is, at the same priority."""
+        if len(lanes) == 1:
+            return holder
+        priority, _, caller = self._next(holder)
+        oldest, found = None, holder
+        for lane in lanes:
+            turns = self._lanes.get(lane)
+            head = turns.head(-priority, caller) if turns else None
+            if head is not None and (oldest is None or self._waiting[head].order < oldest):
+                oldest, found = self._waiting[head].order, lane
+        return found

@@ -53,6 +53,17 @@ class Ranking(Generic[K]):
         self._shed()
         return self._heap[0][0] if self._heap else None
 
+    def first(self) -> K | None:
+        """Return the first key, which stays in; None when empty."""
+        self._shed()
+        return self._heap[0][2] if self._heap else None
+
+    def first_entry(self) -> tuple[float, K]:
+        """Return the smallest rank and its key, of a ranking that is not empty."""
+        self._shed()
+        rank, _, key = self._heap[0]
+        return rank, key
+
     def take_first(self) -> K | None:
         """Take out the first key and return it; None when empty."""
         self._shed()

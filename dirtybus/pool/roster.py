@@ -98,6 +98,11 @@ class Roster:
                     break
         return best
 
+    def slots_for(self, lane: Lane) -> int:
+        """Return how many calls of the lane the ready workers can run at once."""
+        ready = self._ready.get(lane[0], _NOBODY).values()
+        return sum(self._slots[worker.generation].capacity(worker, lane) for worker in ready)
+
     def lanes_with_room(self, worker: Worker) -> Iterator[Lane]:
         """Yield the lanes from which the worker can take a call; none when it is not ready."""
         is_ready = worker.phase is Phase.READY

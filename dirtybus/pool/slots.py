@@ -29,6 +29,13 @@ class Slots:
         """Return how many threads a worker with these apps has."""
         return max((self._threads_by_app.get(app, self._threads) for app in apps), default=self._threads)
 
+    def capacity(self, worker: Worker, lane: Lane) -> int:
+        """Return how many calls of the lane the worker runs at once when it has nothing else to do."""
+        app, kind = lane
+        if kind is ActionKind.ASYNC:
+            return self._async_calls
+        return min(worker.threads, self._threads_by_app.get(app, self._threads))
+
     def has_room(self, worker: Worker, lane: Lane) -> bool:
         """Say whether one more call of the lane fits."""
         app, kind = lane

@@ -65,13 +65,18 @@ class SeatView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSnapshot:
-    """The whole pool. ``size`` is the number of seats that are meant to stay."""
+    """The whole pool. ``size`` is the number of seats that are meant to stay.
+
+    ``queued`` is how many calls wait for each app, ``queued_bytes`` the arguments of those that were never sent to a
+    worker: it is they that the bounds of the settings count.
+    """
 
     size: int
     smallest_size: int
     workers: tuple[WorkerView, ...]
     seats: tuple[SeatView, ...]
     queued: Mapping[str, int]
+    queued_bytes: Mapping[str, int]
     is_draining: bool
     is_drained: bool
 

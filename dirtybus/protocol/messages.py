@@ -97,7 +97,7 @@ class Call(Head, frozen=True):
 
     ``time_left_s`` is what remains of the caller's deadline (None: none given; the app's own applies), ``window``
     how many chunks may be sent before the first credit, ``attempt`` counts runs from 1. Of the calls that wait, those
-    with the highest ``priority`` run first.
+    with the highest ``priority`` run first; None leaves it to the action.
     """
 
     kind = Kind.CALL
@@ -106,7 +106,7 @@ class Call(Head, frozen=True):
     time_left_s: float | None = None
     window: int = 32
     attempt: int = 1
-    priority: int = 0
+    priority: int | None = None
 
 
 class Reply(Head, frozen=True):

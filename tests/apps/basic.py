@@ -287,3 +287,20 @@ def worker_init(worker: Any) -> None:
 def _hook_note(text: str) -> None:
     with open(os.environ["JOURNAL"], "a", encoding="utf-8") as journal:
         journal.write(text + "\n")
+
+
+class Marking(DirtyApp):
+    """Keeps the order in which its calls ran."""
+
+    def __init__(self) -> None:
+        self._marks: list[str] = []
+
+    def mark(self, name: str) -> None:
+        self._marks.append(name)
+
+    @action(priority=5)
+    def mark_soon(self, name: str) -> None:
+        self._marks.append(name)
+
+    def marks(self) -> list[str]:
+        return self._marks

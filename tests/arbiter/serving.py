@@ -13,6 +13,7 @@ from dirtybus.events import LifecycleEvent
 
 BASIC = "tests.apps.basic:Basic"
 OTHER = "tests.apps.basic:Other"
+MARKING = "tests.apps.basic:Marking"
 
 
 @asynccontextmanager

@@ -61,11 +61,10 @@ async def test_a_reload_brings_new_code_and_new_processes(tmp_path: Path, write:
 
 async def test_never_more_workers_than_the_surge_nor_fewer_ready_than_before(tmp_path: Path, write: Write) -> None:
     seen: list[tuple[int, int]] = []
-    async with versions(tmp_path, workers=3, max_surge=1) as arbiter:
-        async with watching(arbiter, seen):
-            write("two")
-            await arbiter.reload()
-            await until(lambda: len(workers(arbiter)) == 3)
+    async with versions(tmp_path, workers=3, max_surge=1) as arbiter, watching(arbiter, seen):
+        write("two")
+        await arbiter.reload()
+        await until(lambda: len(workers(arbiter)) == 3)
     assert max(all_ for all_, _ in seen) == 4
     assert min(ready for _, ready in seen) == 3
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from dirtybus.events import (
 )
 from dirtybus.stash import AsyncStash
 from dirtybus.stash.current import is_bound
-from tests.arbiter.serving import BASIC, until
+from tests.arbiter.serving import BASIC, MARKING, until
 from tests.bus.running import running_bus
 
 
@@ -315,3 +316,30 @@ async def test_a_field_that_is_none_is_injected_as_none() -> None:
 
         assert await bus.ask(InferenceRequested(BASIC, "echo", (None,))) is None
         assert got == [(None, None)]
+
+
+class Urgent(InferenceRequested):
+    app = MARKING
+    action = "mark"
+    priority = 9
+
+
+async def test_events_say_which_of_them_goes_first(tmp_path: Path) -> None:
+    async with running_bus(BASIC, MARKING) as (bus, _):
+        mark = tmp_path / "blocking"
+        blocking = bus.post(InferenceRequested(BASIC, "until_cancelled", (str(mark),)))
+        await until(mark.with_name("blocking.began").exists)
+        events = [
+            bus.post(InferenceRequested(MARKING, "mark", ("low",), priority=-1)),
+            bus.post(InferenceRequested(MARKING, "mark", ("plain",))),
+            bus.post(Urgent(args=("urgent",))),
+        ]
+        read = asyncio.create_task(_read(bus, InferenceRequested(MARKING, "mark", ("streamed",), priority=8)))
+        await until(lambda: bus.arbiter.status()["queued"].get(MARKING) == 4)
+        blocking.cancel()
+        await asyncio.gather(*(event.outcome() for event in events), read)
+        assert await bus.call(MARKING, "marks") == ["urgent", "streamed", "plain", "low"]
+
+
+async def _read(bus: DirtyBus, event: InferenceRequested) -> list[Any]:
+    return [chunk async for chunk in bus.stream(event)]

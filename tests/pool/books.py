@@ -20,6 +20,7 @@ class SeenCall:
     call: Call
     attempt: int = 0  # runs so far
     crashes: int = 0
+    was_sent: bool = False
     worker: WorkerId | None = None
     ended: str | None = None
     abandoned_at: float | None = None
@@ -32,6 +33,11 @@ class SeenCall:
     @property
     def is_queued(self) -> bool:
         return self.ended is None and self.worker is None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it waits and was never sent to a worker: such calls count towards the bounds."""
+        return self.is_queued and not self.was_sent
 
 
 @dataclass
@@ -107,6 +113,19 @@ class Books:
         same_app = [c for c in same_kind if self.calls[c].call.app == seen.call.app]
         threads = max(self.threads_by_app.get(app, self.config.threads) for app in worker.apps)
         return len(same_kind) < threads and len(same_app) < self.threads_by_app.get(seen.call.app, self.config.threads)
+
+    def is_new(self, seen: SeenCall) -> bool:
+        """Say whether the call is being handed in, so that it may not wait yet."""
+        return isinstance(self.fact, ports.Submitted) and self.fact.call.id == seen.call.id and not seen.was_sent
+
+    def fresh(self, app: str, *, beside: SeenCall) -> list[SeenCall]:
+        """Return what counts towards the bounds of the app, the oldest first."""
+        return [seen for seen in self.calls.values() if seen.call.app == app and seen.is_fresh and seen is not beside]
+
+    def fits(self, seen: SeenCall, others: list[SeenCall]) -> bool:
+        size = seen.call.size + sum(other.call.size for other in others)
+        is_small = len(others) < self.config.max_queued and size <= self.config.max_queued_payload_bytes
+        return is_small or not others
 
     def is_forsaken(self, app: str) -> bool:
         """Say whether no worker with the app lives, nor will for the next two seconds."""

@@ -6,7 +6,7 @@ import math
 
 from dirtybus.pool import ports
 from dirtybus.pool.model import OnCancel, Refusal, WorkerId
-from dirtybus.pool.ports import KillReason
+from dirtybus.pool.ports import Cause, KillReason
 from tests.pool.books import Books, SeenCall, SeenWorker
 
 
@@ -20,8 +20,8 @@ class Rules(Books):
                 self.see_spawn(worker_id, apps)
             case ports.Dispatch(worker_id, call_id, attempt):
                 self.see_dispatch(self.workers[worker_id], self.calls[call_id], attempt)
-            case ports.Refuse(call_id, why, worker, attempts):
-                self.see_refusal(self.calls[call_id], why, worker, attempts)
+            case ports.Refuse(call_id):
+                self.see_refusal(self.calls[call_id], order)
             case ports.Interrupt(worker_id, call_id):
                 assert call_id in self.workers[worker_id].running
                 assert not self.workers[worker_id].is_killed
@@ -67,34 +67,51 @@ class Rules(Books):
             seen.worker = None
         assert seen.is_queued, "a call went out that did not wait"
         assert seen.call.expires_at is None or self.now < seen.call.expires_at, "an expired call started"
+        assert seen.was_sent or seen.call.starts_by is None or self.now < seen.call.starts_by, "it waited too long"
         assert attempt == seen.attempt + 1
         assert self.has_room(worker, seen), "a worker got more calls than it has slots"
         self.assert_first_in_line(worker, seen)
         self.assert_least_busy(worker, seen)
-        seen.attempt, seen.worker = attempt, worker.id
+        seen.attempt, seen.worker, seen.was_sent = attempt, worker.id, True
         worker.running.append(seen.call.id)
 
     def assert_first_in_line(self, worker: SeenWorker, seen: SeenCall) -> None:
         is_for_the_freed = isinstance(self.fact, ports.Finished | ports.Ready) and self.fact.worker == worker.id
+        is_older = True
         for other in self.calls.values():
             if other is seen:
-                return
-            if other.is_queued and other.lane == seen.lane:
-                raise AssertionError(f"{seen.call} overtook {other.call}")
-            if other.is_queued and is_for_the_freed and other.call.app in worker.apps and self.has_room(worker, other):
-                raise AssertionError(f"{seen.call} overtook {other.call} of another lane")
+                is_older = False
+            elif other.is_queued and not self.is_new(other):
+                is_rival = other.lane == seen.lane
+                if is_for_the_freed and other.call.app in worker.apps:
+                    is_rival = is_rival or self.has_room(worker, other)
+                if is_rival:
+                    self.assert_comes_first(seen, other, is_older=is_older)
+
+    def assert_comes_first(self, seen: SeenCall, other: SeenCall, *, is_older: bool) -> None:
+        """Between callers they take turns, which the tests of the queue count; the rest is known here."""
+        one, two = seen.call, other.call
+        assert one.priority >= two.priority, f"{one} overtook {two}, which has a higher priority"
+        is_of_one_line = (one.priority, one.caller) == (two.priority, two.caller)
+        assert not (is_older and is_of_one_line), f"{one} overtook {two} of the same caller"
 
     def assert_least_busy(self, worker: SeenWorker, seen: SeenCall) -> None:
         for other in self.able(seen):
             assert len(other.running) >= len(worker.running), f"worker {other.id} was less busy than {worker.id}"
 
-    def see_refusal(self, seen: SeenCall, why: Refusal, worker: WorkerId | None, attempts: int) -> None:
+    def see_refusal(self, seen: SeenCall, order: ports.Refuse) -> None:
+        why = order.why
         assert seen.ended is None, f"{seen.call} ended twice: {seen.ended}, then {why.value}"
         is_late = seen.call.expires_at is not None and self.now >= seen.call.expires_at
         is_new = isinstance(self.fact, ports.Submitted) and self.fact.call.id == seen.call.id
-        assert worker == (None if self.was_sent_back(seen) else seen.worker)
-        assert attempts == seen.attempt
+        assert order.worker == (None if self.was_sent_back(seen) else seen.worker)
+        assert order.attempts == seen.attempt
+        assert (order.retry_after_s is not None) == (why is Refusal.QUEUE_FULL)
         match why:
+            case Refusal.EXPIRED if order.cause is Cause.QUEUE_TIMEOUT:
+                assert seen.is_fresh
+                assert seen.call.starts_by is not None
+                assert self.now >= seen.call.starts_by
             case Refusal.EXPIRED:
                 assert is_late
                 assert seen.worker is None or seen.call.id in self.unbegun
@@ -112,11 +129,15 @@ class Rules(Books):
             case Refusal.UNKNOWN_APP:
                 assert is_new
                 assert seen.call.app not in self.specs
+            case Refusal.QUEUE_FULL if order.cause is Cause.DROPPED:
+                self.see_drop(seen)
             case Refusal.QUEUE_FULL:
-                waiting = sum(1 for s in self.calls.values() if s.is_queued and s.attempt == 0 and s is not seen)
+                others = self.fresh(seen.call.app, beside=seen)
                 assert is_new
-                assert waiting >= self.config.max_queued
+                assert not self.fits(seen, others), "refused although there was room"
                 assert not any(self.able(seen)), "refused although a worker could take it"
+                staying = [other for other in others if other.call.priority > seen.call.priority]
+                assert self.config.queue_full != "drop_oldest" or not self.fits(seen, staying), "nobody yielded"
             case Refusal.WORKER_LOST | Refusal.POISONED:
                 assert self.dead is not None
                 assert seen.worker == self.dead.id
@@ -131,6 +152,17 @@ class Rules(Books):
             seen.abandoned_at = self.now
         else:
             seen.worker = None
+
+    def see_drop(self, seen: SeenCall) -> None:
+        assert self.config.queue_full == "drop_oldest"
+        assert isinstance(self.fact, ports.Submitted)
+        newcomer = self.calls[self.fact.call.id]
+        others = self.fresh(newcomer.call.app, beside=newcomer)
+        assert seen in others, "a call was dropped that did not wait, or was not in the way"
+        assert not self.fits(newcomer, others), "a call was dropped although there was room"
+        assert not any(self.able(newcomer)), "a call was dropped although a worker could take the new one"
+        assert seen.call.priority <= newcomer.call.priority, "a call was dropped for one of a lower priority"
+        assert seen is min(others, key=lambda other: other.call.priority), "the wrong call was dropped"
 
     def see_retire(self, worker: SeenWorker) -> None:
         assert not worker.running, "a worker with calls was told to leave"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import math
-
+from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import ActionKind, CallId, Waiting
 from dirtybus.pool.queue import CallQueue
 from tests.pool.boxes import C1, C2, C3, call
@@ -11,7 +10,7 @@ B = ("m:B", ActionKind.SYNC)
 
 
 def queue_of(*apps: str, max_queued: int = 100) -> CallQueue:
-    queue = CallQueue(max_queued)
+    queue = CallQueue(DirtyConfig(max_queued=max_queued))
     for number, app in enumerate(apps, start=1):
         queue.put(queue.number(call(number, app)))
     return queue
@@ -38,18 +37,18 @@ def test_a_call_put_back_stands_where_its_order_says() -> None:
     first, second = queue.take((A,)), queue.take((A,))
     assert first is not None
     assert second is not None
-    queue.put(Waiting(second.call, second.order, attempt=2))
-    queue.put(Waiting(first.call, first.order, attempt=2))
+    queue.put(Waiting(second.call, second.order, attempt=2, turn=second.turn))
+    queue.put(Waiting(first.call, first.order, attempt=2, turn=first.turn))
     assert take_ids(queue, A) == [1, 2, 3, 4]
 
 
-def test_only_calls_that_have_not_run_count_towards_the_bound() -> None:
+def test_only_calls_that_were_never_sent_count_towards_the_bound() -> None:
     queue = queue_of("m:A", max_queued=1)
-    queue.put(Waiting(call(9, "m:A"), order=0, attempt=2))
+    queue.put(Waiting(call(9, "m:A"), order=0, turn=0))
     queue.remove(C1)
-    assert not queue.is_full
+    assert queue.bounds.fits(call(2, "m:A"))
     queue.put(queue.number(call(2, "m:A")))
-    assert queue.is_full
+    assert not queue.bounds.fits(call(3, "m:A"))
     assert len(queue) == 2
 
 
@@ -59,14 +58,14 @@ def test_a_removed_call_is_gone_and_cannot_be_removed_twice() -> None:
     assert queue.remove(C1) is None
     assert C1 not in queue
     assert C2 in queue
-    assert queue.head_order(A) == 2
+    assert take_ids(queue, A) == [C2]
 
 
 def test_taking_all_empties_the_queue_in_order() -> None:
     queue = queue_of("m:B", "m:A", "m:B", max_queued=3)
     assert [waiting.call.id for waiting in queue.take_all()] == [C1, C2, C3]
     assert len(queue) == 0
-    assert not queue.is_full
+    assert queue.bounds.fits(call(4, "m:B"))
     assert queue.take((A, B)) is None
 
 
@@ -80,8 +79,9 @@ def test_lengths_name_only_apps_with_waiting_calls() -> None:
     assert not queue.has_work_for(["m:B"])
 
 
-def test_the_head_of_an_empty_lane_is_infinitely_late() -> None:
-    assert queue_of().head_order(A) == math.inf
+def test_nobody_is_next_where_nobody_waits() -> None:
+    assert queue_of("m:B").next_lane((A,)) is None
+    assert queue_of("m:B").next_lane((A, B)) == B
     assert queue_of().is_empty(A)
 
 
@@ -89,5 +89,5 @@ def test_removing_from_the_middle_of_ten_thousand_is_as_quick_as_from_the_end() 
     queue = queue_of(*["m:A"] * 10_000, max_queued=10_000)
     for number in range(5_000, 10_000):
         queue.remove(CallId(number))
-    assert len(queue._lanes[A]._heap) <= 2 * len(queue) + 64
+    assert len(queue._lanes[A]._lines[0, 0].calls._heap) <= 2 * len(queue) + 64
     assert take_ids(queue, A) == [*range(1, 5_000), 10_000]

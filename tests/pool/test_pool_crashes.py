@@ -90,7 +90,7 @@ def test_a_call_back_from_a_crash_takes_no_place_in_the_queue() -> None:
     submit(pool, call(1, idempotent=True))
     pool.step(Exited(W1), 1.0)
     assert submit(pool, 2, now=1.0) == []
-    assert submit(pool, 3, now=1.0) == [Refuse(C3, Refusal.QUEUE_FULL)]
+    assert submit(pool, 3, now=1.0) == [Refuse(C3, Refusal.QUEUE_FULL, retry_after_s=1.0)]
 
 
 def test_a_call_that_killed_its_workers_is_poison_at_the_limit() -> None:

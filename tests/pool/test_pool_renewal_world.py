@@ -80,15 +80,15 @@ class RenewalWorld(World):
             assert newer <= 0, f"worker {other.id} is newer than {worker.id} and has room"
             assert newer or len(other.running) >= len(worker.running), f"worker {other.id} was less busy"
 
-    def see_refusal(self, seen: SeenCall, why: Refusal, worker: WorkerId | None, attempts: int) -> None:
-        if why in NO_WORKER_FOR_IT:
+    def see_refusal(self, seen: SeenCall, order: ports.Refuse) -> None:
+        if order.why in NO_WORKER_FOR_IT:
             assert seen.ended is None
             ready = {view.id for view in self.pool.snapshot().workers if view.phase is Phase.READY}
             still = [one for one, apps in self.ready_before.items() if seen.call.app in apps and one in ready]
-            assert not still or why is Refusal.UNKNOWN_APP, f"refused although workers {still} have the app"
-            seen.ended, seen.worker = why.value, None
+            assert not still or order.why is Refusal.UNKNOWN_APP, f"refused although workers {still} have the app"
+            seen.ended, seen.worker = order.why.value, None
         else:
-            super().see_refusal(seen, why, worker, attempts)
+            super().see_refusal(seen, order)
 
     def see_retire(self, worker: SeenWorker) -> None:
         assert not worker.running, "a worker with calls was told to leave"

@@ -116,16 +116,24 @@ def test_a_pool_without_apps_starts_nobody() -> None:
 
 def test_the_call_after_the_last_place_in_the_queue_is_refused() -> None:
     pool = ready_pool(max_queued=2)
-    assert submit(pool, 1, 2, 3, 4) == [Dispatch(W1, C1, 1), Refuse(C4, Refusal.QUEUE_FULL)]
+    assert submit(pool, 1, 2, 3, 4) == [Dispatch(W1, C1, 1), Refuse(C4, Refusal.QUEUE_FULL, retry_after_s=1.0)]
     pool.step(Finished(W1, C1), 1.0)
     assert submit(pool, 5, now=1.0) == []
 
 
 def test_a_full_queue_refuses_nobody_whom_a_worker_can_take() -> None:
-    pool = ready_pool("m:A", "m:B:1", workers=2, max_queued=1)
-    submit(pool, call(1, "m:B"), call(2, "m:B"))
-    assert submit(pool, call(3, "m:A")) == [Dispatch(W2, C3, 1)]
-    assert submit(pool, call(4, "m:A")) == [Refuse(C4, Refusal.QUEUE_FULL)]
+    pool = ready_pool(max_queued=1)
+    submit(pool, 1, 2)
+    fast = call(3, kind=ActionKind.ASYNC)
+    assert submit(pool, fast) == [Dispatch(W1, C3, 1)]
+    assert submit(pool, 4) == [Refuse(C4, Refusal.QUEUE_FULL, retry_after_s=1.0)]
+
+
+def test_the_full_queue_of_one_app_is_nothing_to_another() -> None:
+    pool = ready_pool("m:A", "m:B", max_queued=1)
+    submit(pool, call(1, "m:A"), call(2, "m:A"))
+    assert submit(pool, call(3, "m:B")) == []
+    assert submit(pool, call(4, "m:B")) == [Refuse(C4, Refusal.QUEUE_FULL, retry_after_s=1.0)]
 
 
 def test_calls_that_are_due_to_leave_a_full_queue_make_room() -> None:

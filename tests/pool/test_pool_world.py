@@ -30,7 +30,9 @@ def configs(draw: st.DrawFn) -> DirtyConfig:
         workers=draw(st.integers(2, 3)),
         threads=draw(st.integers(1, 2)),
         async_concurrency=draw(st.integers(1, 3)),
-        max_queued=draw(st.sampled_from([1, 6])),
+        max_queued=draw(st.sampled_from([1, 2, 6])),
+        max_queued_payload_bytes=draw(st.sampled_from([1024, 4096])),
+        queue_full=draw(st.sampled_from(["refuse", "wait", "drop_oldest", "drop_oldest"])),
         boot_timeout_s=draw(st.sampled_from([None, 0, 5.0])),
         graceful_timeout_s=draw(st.sampled_from([1.0, 4.0])),
         cancel_grace_s=draw(st.sampled_from([0.0, 2.0])),
@@ -44,7 +46,7 @@ def configs(draw: st.DrawFn) -> DirtyConfig:
 
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
-    """A call whose deadline is still a span."""
+    """A call whose deadline and limit of waiting are still spans."""
     return Call(
         id=CallId(0),
         app=draw(st.sampled_from(["m:A", "m:A", "m:A", "m:B", "m:B", "m:C", "m:D", "m:Ghost"])),
@@ -53,6 +55,10 @@ def calls(draw: st.DrawFn) -> Call:
         idempotent=draw(st.booleans()),
         on_cancel=draw(st.sampled_from(OnCancel)),
         released_by_drain=draw(st.booleans()),
+        starts_by=draw(st.none() | st.none() | st.sampled_from([0.0, 0.5, 2.0])),
+        priority=draw(st.sampled_from([0, 0, 0, -1, 5])),
+        caller=draw(st.sampled_from([0, 0, 1, 2])),
+        size=draw(st.sampled_from([0, 0, 400, 1000, 9999])),
     )
 
 
@@ -92,9 +98,11 @@ class HostileWorld(RuleBasedStateMachine):
         for call in batch:
             number = CallId(len(self.world.calls) + 1)
             expires_at = None if call.expires_at is None else self.world.now + call.expires_at
+            starts_by = None if call.starts_by is None else self.world.now + call.starts_by
             # an app that is not served is worth a question now and then, not a call in three
             app = call.app if call.app in (*self.world.specs, "m:Ghost") else "m:A"
-            self.world.submit(msgspec.structs.replace(call, id=number, app=app, expires_at=expires_at))
+            given = {"id": number, "app": app, "expires_at": expires_at, "starts_by": starts_by}
+            self.world.submit(msgspec.structs.replace(call, **given))
 
     @rule(batch=st.lists(calls(), min_size=1, max_size=3))
     def submit_few(self, batch: list[Call]) -> None:

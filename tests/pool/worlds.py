@@ -63,8 +63,7 @@ class World(Rules):
             assert self.calls[call.id].ended == "draining"
         if self.calls[call.id].is_queued:
             assert not self.is_forsaken(call.app), "a call waits for a worker that will not come soon"
-            others = sum(1 for seen in self.calls.values() if seen.is_queued and seen.attempt == 0) - 1
-            assert others < self.config.max_queued, "the queue holds more than its bound"
+            assert self.fits(self.calls[call.id], self.fresh(call.app, beside=self.calls[call.id])), "too much waits"
 
     def ready(self, worker_id: WorkerId) -> None:
         worker = self.workers.get(worker_id)
@@ -170,6 +169,10 @@ class World(Rules):
         snapshot = self.pool.snapshot()
         queued = Counter(seen.call.app for seen in self.calls.values() if seen.is_queued)
         assert dict(snapshot.queued) == dict(queued)
+        sizes: Counter[str] = Counter()
+        for seen in self.calls.values():
+            sizes[seen.call.app] += seen.call.size * seen.is_fresh
+        assert snapshot.queued_bytes == {app: size for app, size in sizes.items() if size}
         assert {view.id: set(view.running) for view in snapshot.workers} == {
             worker.id: set(worker.running) for worker in self.workers.values()
         }
@@ -195,6 +198,8 @@ class World(Rules):
         for seen in self.calls.values():
             if seen.ended is None and seen.call.expires_at is not None:
                 yield seen.call.expires_at, f"the deadline of {seen.call}"
+            if seen.is_fresh and seen.call.starts_by is not None:
+                yield seen.call.starts_by, f"the wait of {seen.call}"
             is_bounded = seen.call.on_cancel is OnCancel.KILL and seen.abandoned_at is not None
             if is_bounded and seen.worker is not None and not self.workers[seen.worker].is_killed:
                 yield (seen.abandoned_at or 0.0) + self.config.cancel_grace_s, f"the grace of {seen.call}"
