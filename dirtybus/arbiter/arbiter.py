@@ -18,7 +18,6 @@ from dirtybus.arbiter.ledger import Ledger
 from dirtybus.arbiter.spawner import ProcessSpawner, Spawner
 from dirtybus.arbiter.status import status_of
 from dirtybus.config import DirtyConfig
-from dirtybus.config.fitting import doubts
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
@@ -77,7 +76,7 @@ class Arbiter(LocalCaller):
         #: says whether the code that runs now works for something that was accepted: that is finished in a drain
         self.is_accepted_work: Callable[[], bool] = lambda: False
         #: called when a client asks for a reload; what it returns is awaited, and raises why there was none
-        self.on_reload: Callable[[], Awaitable[object]] = lambda: self.reload()
+        self.on_reload: Callable[[], Awaitable[object]] = self.reload
 
     @property
     def ledger(self) -> Ledger:
@@ -122,8 +121,6 @@ class Arbiter(LocalCaller):
             raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
         self._observe(ArbiterStarting())
         directory = await inspect_directory(self._spawner, self.config)
-        for doubt in doubts(self.config, directory.deadlines):
-            log.logger.warning("{}", doubt)
         await self._interpreter.man(Edition(self.config, directory))
 
     def admit(self) -> None:

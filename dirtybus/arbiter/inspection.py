@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from dirtybus import log
 from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.environment import import_path
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
 from dirtybus.config import DirtyConfig
+from dirtybus.config.fitting import doubts
 from dirtybus.errors import BootFailed
 from dirtybus.pool.model import WorkerId
 from dirtybus.protocol.messages import BootFailed as BootFailedHead
@@ -19,8 +21,14 @@ __all__ = ["inspect_apps", "inspect_directory"]
 
 
 async def inspect_directory(spawner: Spawner, config: DirtyConfig) -> Directory:
-    """Return what is known of the apps; without an app, nobody is asked. Raises as `inspect_apps`."""
-    return await inspect_apps(spawner, config) if config.apps else Directory(config, ())
+    """Return what is known of the apps, and warn of spans that hardly fit; without an app, nobody is asked.
+
+    Raises as `inspect_apps`.
+    """
+    directory = await inspect_apps(spawner, config) if config.apps else Directory(config, ())
+    for doubt in doubts(config, directory.deadlines):
+        log.logger.warning("{}", doubt)
+    return directory
 
 
 async def inspect_apps(spawner: Spawner, config: DirtyConfig) -> Directory:
