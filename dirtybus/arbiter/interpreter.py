@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from dirtybus import log
-from dirtybus.arbiter.calls import OpenCall, Request, patience_of, refusal_error
+from dirtybus.arbiter.calls import OpenCall, Request, patience_of, pool_call, refusal_error
 from dirtybus.arbiter.chronicle import Chronicle
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
@@ -31,7 +31,6 @@ from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import LifecycleEvent
 from dirtybus.pool import ports
-from dirtybus.pool.model import Call as PoolCall
 from dirtybus.pool.model import CallId, Phase
 from dirtybus.pool.model import Refusal as Refused
 from dirtybus.pool.pool import Pool
@@ -45,17 +44,14 @@ from dirtybus.protocol.messages import (
     Message,
     Progress,
     Ready,
-    Refusal,
     StashAsk,
 )
 from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import LocalPort
-from dirtybus.stash.wire import answer_message, op_of
+from dirtybus.stash.wire import answer_to
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["Interpreter"]
-
-_MOST_PRIORITY = 100
 
 
 class Interpreter:
@@ -166,7 +162,7 @@ class Interpreter:
         terms = self._terms(request)
         now = self._loop.time()
         call = self.desk.accept(request, sink, terms, now)
-        self._feed(ports.Submitted(self._pool_call(call.id, request, terms, call.expires_at, now)))
+        self._feed(ports.Submitted(pool_call(call.id, request, terms, self._config, now, call.expires_at)))
         return call.id
 
     async def enter(self, request: Request, sink: Sink, *, stays: bool) -> CallId:
@@ -178,11 +174,11 @@ class Interpreter:
             DirtyTimeoutError: there was no room within the call's limits.
             DirtyError: as `submit`.
         """
+        terms = self._terms(request)
         if self._config.queue_full != "wait":
             return self.submit(request, sink)
-        terms = self._terms(request)
         now = self._loop.time()
-        probe = self._pool_call(CallId(0), request, terms, None, now)
+        probe = pool_call(CallId(0), request, terms, self._config, now)
         if not self.lobby.is_needed(probe):
             return self.submit(request, sink)
         self.desk.check(request, terms)
@@ -193,25 +189,6 @@ class Interpreter:
         if self._editions is None:
             raise Unavailable("not started: there are no workers yet; wait for start()")
         return self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
-
-    def _pool_call(
-        self, call_id: CallId, request: Request, terms: Terms, expires_at: float | None, now: float
-    ) -> PoolCall:
-        priority = terms.priority if request.priority is None else request.priority
-        waits_s = self._config.queue_timeout_s
-        return PoolCall(
-            id=call_id,
-            app=request.app,
-            expires_at=expires_at,
-            kind=terms.kind,
-            idempotent=terms.idempotent,
-            on_cancel=terms.on_cancel,
-            released_by_drain=terms.released_by_drain,
-            starts_by=(now if request.asked_at is None else request.asked_at) + waits_s if waits_s else None,
-            priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
-            caller=request.caller,
-            size=request.size,
-        )
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
@@ -315,7 +292,9 @@ class Interpreter:
             case ports.CommitReload(generation):
                 self._commit(generation)
             case ports.ReportReload():
-                self._report_reload(order)
+                assert self._reloader is not None
+                lost = None if order.lost is None else self.crew.get(order.lost)
+                self._reloader.end(order, None if lost is None else lost.went_wrong)
             case ports.ReportCircuit(app, is_open):
                 self._chronicle.circuit(app, self._config, is_open=is_open)
             case ports.ReportDrained():
@@ -338,15 +317,6 @@ class Interpreter:
         config = self._editions.commit(generation).config
         self._vigil.set_timeout(config.heartbeat_timeout_s)
         self._on_commit(config)
-
-    def _report_reload(self, order: ports.ReportReload) -> None:
-        assert self._reloader is not None
-        error: DirtyError | None = None
-        if not order.is_done:
-            lost = None if order.lost is None else self.crew.get(order.lost)
-            error = None if lost is None else lost.went_wrong
-            error = error or Draining("shutting down: the reload was given up; the old workers finish their calls")
-        self._reloader.end(error, order.generation)
 
     def _refusal(self, call: OpenCall, order: ports.Refuse) -> DirtyError:
         if order.why is Refused.APP_BROKEN and self.pool.serves(call.request.app):
@@ -388,7 +358,7 @@ class Interpreter:
                 record.report = head
                 self._feed(ports.BootFailed(record.id))
             case StashAsk():
-                self._answer_stash(record, message)
+                self.crew.send(record.id, answer_to(message, self._stash.ask))
             case _:
                 self._finish(record, message)
 
@@ -397,13 +367,6 @@ class Interpreter:
         record.calls.pop(CallId(message.id), None)
         record.answered += 1
         self._feed(ports.Finished(record.id, CallId(message.id)))
-
-    def _answer_stash(self, record: WorkerRecord, message: Message) -> None:
-        try:
-            answer = answer_message(self._stash.ask(op_of(message)), message.id)
-        except DirtyError as exc:
-            answer = Message(Refusal(error=exc.to_dict()), message.id)
-        self.crew.send(record.id, answer)
 
     # --- the lives of workers ---
 
