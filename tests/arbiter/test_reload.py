@@ -46,6 +46,10 @@ def workers(arbiter: Arbiter, state: str = "") -> list[int]:
     return [each["worker"] for each in arbiter.status()["workers"] if state in ("", each["state"])]
 
 
+def booting_pid(arbiter: Arbiter) -> int:
+    return max((each["pid"] for each in arbiter.status()["workers"] if each["state"] == "booting"), default=0)
+
+
 async def test_a_reload_brings_new_code_and_new_processes(tmp_path: Path, write: Write) -> None:
     diary = Diary()
     async with versions(tmp_path, workers=2, observer=diary) as arbiter:
@@ -214,11 +218,9 @@ async def test_a_drain_ends_a_reload(tmp_path: Path, write: Write) -> None:
 
 async def test_a_worker_killed_during_a_reload_costs_no_queued_call(tmp_path: Path, write: Write) -> None:
     async with versions(tmp_path, workers=2, restart_delay=0) as arbiter:
-        write("two")
+        write("two", "import time; time.sleep(0.5)")
         reload = asyncio.create_task(arbiter.reload())
-        await until(lambda: len(workers(arbiter)) == 3)
-        heir = next(each["pid"] for each in arbiter.status()["workers"] if each["state"] == "booting" and each["pid"])
-        os.kill(heir, signal.SIGKILL)
+        os.kill(await until(lambda: booting_pid(arbiter)), signal.SIGKILL)
         with pytest.raises(BootFailed, match="SIGKILL"):
             await reload
         assert await arbiter.call(APP, "version") == "one"
