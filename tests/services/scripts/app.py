@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 import time
@@ -319,6 +320,8 @@ def say_ready(made: Application) -> None:
 
 
 def main(scenario: str, how: str) -> None:
+    # whoever runs the tests in the background has their children ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     made: Application = globals()[scenario]()
     say_ready(made)
     ways: dict[str, Callable[[Application], object]] = {"embedded": embedded, "threaded": threaded}
