@@ -10,6 +10,7 @@ import msgspec
 
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.ledger import Entry
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import (
     CallCancelled,
@@ -21,12 +22,24 @@ from dirtybus.errors import (
     QueueFull,
     WorkerLost,
 )
+from dirtybus.pool.model import Call as PoolCall
 from dirtybus.pool.model import CallId, Refusal, WorkerId
 from dirtybus.pool.ports import Cause, Refuse
 from dirtybus.protocol.frames import Buffer
 from dirtybus.transport.sinks import Sink
 
-__all__ = ["OpenCall", "Patience", "Request", "failure_error", "next_caller", "patience_of", "refusal_error"]
+__all__ = [
+    "OpenCall",
+    "Patience",
+    "Request",
+    "failure_error",
+    "next_caller",
+    "patience_of",
+    "pool_call",
+    "refusal_error",
+]
+
+_MOST_PRIORITY = 100
 
 #: gives each attached client its number; 0 is this process
 next_caller = itertools.count(1).__next__
@@ -62,6 +75,7 @@ class OpenCall(msgspec.Struct):
     sink: Sink
     terms: Terms
     expires_at: float | None
+    entry: Entry
     worker: WorkerId | None = None
     has_streamed: bool = False
     #: how each worker that died with it ended, as a sentence; and the last one, as the system told it
@@ -74,6 +88,27 @@ class Patience(msgspec.Struct, frozen=True):
 
     ends_at: float
     error: DirtyError
+
+
+def pool_call(
+    call_id: CallId, request: Request, terms: Terms, config: DirtyConfig, *, expires_at: float | None, now: float
+) -> PoolCall:
+    """Return the call as the pool sees it."""
+    priority = terms.priority if request.priority is None else request.priority
+    waits_s = config.queue_timeout_s
+    return PoolCall(
+        id=call_id,
+        app=request.app,
+        expires_at=expires_at,
+        kind=terms.kind,
+        idempotent=terms.idempotent,
+        on_cancel=terms.on_cancel,
+        released_by_drain=terms.released_by_drain,
+        starts_by=(now if request.asked_at is None else request.asked_at) + waits_s if waits_s else None,
+        priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
+        caller=request.caller,
+        size=request.size,
+    )
 
 
 def refusal_error(call: OpenCall, order: Refuse, config: DirtyConfig) -> DirtyError:  # noqa: C901 - a table

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from dirtybus.errors import RemoteProtocolError
-from dirtybus.protocol.messages import Answer, Message, StashAsk
+from dirtybus.errors import DirtyError, RemoteProtocolError
+from dirtybus.protocol.messages import Answer, Message, Refusal, StashAsk
 from dirtybus.stash.ops import StashOp, StashReply
 
-__all__ = ["answer_message", "ask_message", "op_of", "reply_of"]
+__all__ = ["answer_message", "answer_to", "ask_message", "op_of", "reply_of"]
 
 T = TypeVar("T", StashOp, StashReply)
 
@@ -34,6 +34,14 @@ def op_of(message: Message) -> StashOp:
 def answer_message(reply: StashReply, id: int = 0) -> Message:  # noqa: A002 - as in Message
     """Return the message that carries ``reply``."""
     return Message(Answer(value=_plain(reply)), id, _body(reply))
+
+
+def answer_to(message: Message, ask: Callable[[StashOp], StashReply]) -> Message:
+    """Return what to say to a message that `ask_message` made: the reply of ``ask``, or why there is none."""
+    try:
+        return answer_message(ask(op_of(message)), message.id)
+    except DirtyError as exc:
+        return Message(Refusal(error=exc.to_dict()), message.id)
 
 
 def reply_of(message: Message) -> StashReply:
