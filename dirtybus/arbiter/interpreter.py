@@ -295,7 +295,7 @@ class Interpreter:
                 self._commit(generation)
             case ports.ReportReload():
                 self._report_reload(order)
-            case ports.ReportCircuit(app, is_open):
+            case ports.ReportCircuit(app, is_open) if not self.crew.is_ended:
                 self._chronicle.circuit(app, self._config, is_open=is_open)
             case ports.ReportDrained():
                 if self._drained is not None and not self._drained.done():

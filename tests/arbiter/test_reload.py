@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
+from dirtybus.client import DirtyClient
 from dirtybus.config import AppSpec
 from dirtybus.errors import BootFailed, ConfigError, DirtyAppNotFoundError, Draining
 from dirtybus.events import WorkerExited, WorkerReady
@@ -212,13 +213,16 @@ async def test_a_drain_ends_a_reload(tmp_path: Path, write: Write) -> None:
             await arbiter.reload()
 
 
+def booting_pid(arbiter: Arbiter) -> int:
+    """Return the process id of a worker that boots; 0 while there is none, or no process yet."""
+    return next((each["pid"] for each in arbiter.status()["workers"] if each["state"] == "booting"), 0)
+
+
 async def test_a_worker_killed_during_a_reload_costs_no_queued_call(tmp_path: Path, write: Write) -> None:
     async with versions(tmp_path, workers=2, restart_delay=0) as arbiter:
         write("two")
         reload = asyncio.create_task(arbiter.reload())
-        await until(lambda: len(workers(arbiter)) == 3)
-        heir = next(each["pid"] for each in arbiter.status()["workers"] if each["state"] == "booting" and each["pid"])
-        os.kill(heir, signal.SIGKILL)
+        os.kill(await until(lambda: booting_pid(arbiter)), signal.SIGKILL)
         with pytest.raises(BootFailed, match="SIGKILL"):
             await reload
         assert await arbiter.call(APP, "version") == "one"
@@ -234,3 +238,22 @@ async def test_reloads_leave_nothing_behind(tmp_path: Path, write: Write) -> Non
             await arbiter.reload()
         await until(lambda: len(workers(arbiter)) == 1)
         assert me.num_fds() <= descriptors
+
+
+async def test_a_client_learns_from_a_reload_which_actions_may_be_sent_again_now(tmp_path: Path, write: Write) -> None:
+    path, known = str(tmp_path / "s"), frozenset({(APP, "version")})
+    async with versions(tmp_path, socket=path) as arbiter:
+        client = DirtyClient(path, reconnect_s=20)
+        assert await client.execute_async(APP, "version") == "one"
+        assert await asyncio.to_thread(client.execute, APP, "version") == "one"
+        tasks_peer, threads_peer = (await client.channel_async()).peer, client.channel().peer
+        assert tasks_peer.idempotent == threads_peer.idempotent == frozenset()
+
+        text = source("two").replace("def version", "@action(idempotent=True)\n    def version")
+        (tmp_path / "versioned_app.py").write_text(text)
+        await arbiter.reload()
+        await until(lambda: tasks_peer.idempotent == known)
+        assert await asyncio.to_thread(client.execute, APP, "version") == "two"
+        assert threads_peer.idempotent == known
+        await client.close_async()
+        client.close()
