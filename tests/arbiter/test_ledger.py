@@ -121,9 +121,7 @@ async def test_the_audit_misses_a_call_that_one_of_the_books_does_not_have() -> 
         with pytest.raises(AssertionError, match="but was sent"):
             check_books(replace(pool, workers=(replace(pool.workers[0], running=()),)), open_calls, crew)
         with pytest.raises(AssertionError, match="nowhere else"):
-            check_books(
-                pool, open_calls, type(crew)(arbiter._spawner, on_message=print, on_gone=print, on_spawned=print)
-            )
+            check_books(pool, open_calls, Crew(arbiter._spawner, on_message=print, on_gone=print, on_spawned=print))
         entry = arbiter.ledger._open.pop(running)
         with pytest.raises(AssertionError):
             arbiter.check_invariants()
