@@ -417,6 +417,8 @@ class AppBroken(Unavailable):
     """The app's workers keep failing; calls fail fast. The boot report stands in the details."""
 
     code = "app_broken"
+    #: what a web view written for gunicorn catches to say "later"
+    gd1_name = "DirtyNoWorkersAvailableError"
 
 
 class BootFailed(DirtyError):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dirtybus import log
+from dirtybus.arbiter.audit import check_books
 from dirtybus.arbiter.caller import LocalCaller
 from dirtybus.arbiter.calls import Request
 from dirtybus.arbiter.door import Door
@@ -243,6 +244,18 @@ class Arbiter(LocalCaller):
         """The reader took so many chunks: the worker may send as many more."""
         self._interpreter.credit(call_id, chunks)
 
+    def check_invariants(self) -> None:
+        """Check the books of calls, workers and pool against each other. Slow; not to be asked while one changes.
+
+        Raises:
+            AssertionError: naming what is broken. It is a defect of the arbiter.
+        """
+        self._interpreter.desk.check_books()
+        pool = self._interpreter.snapshot()
+        if pool is not None and not self._interpreter.crew.is_ended:
+            self._interpreter.pool.check_invariants()
+            check_books(pool, self._interpreter.desk.apps(), self._interpreter.crew)
+
     # --- what clients ask of the arbiter itself ---
 
     def idempotent_actions(self) -> Sequence[tuple[str, str]]:
@@ -254,7 +267,9 @@ class Arbiter(LocalCaller):
         taking = "leaving" if self._is_leaving else "open"
         state = "draining" if self._is_draining else taking if self._is_open else "starting"
         interpreter = self._interpreter
-        told = status_of(self.config.name, state, interpreter.snapshot(), interpreter.crew, self.ledger)
+        told = status_of(
+            self.config.name, state, interpreter.snapshot(), interpreter.crew, self.ledger, now=interpreter.now()
+        )
         return {**told, "ready": self.is_ready}
 
     def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any:
@@ -285,6 +300,8 @@ class Arbiter(LocalCaller):
     def _adopt(self, config: DirtyConfig) -> None:
         self.config = config
         self._hooks = OwnerHooks(config.hooks)
+        if self._door is not None:
+            self._door.greet_all()
 
     async def _reloaded(self) -> Mapping[str, Any]:
         await self.on_reload()

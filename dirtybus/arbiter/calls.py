@@ -10,6 +10,7 @@ import msgspec
 
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.ledger import Entry
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import (
     CallCancelled,
@@ -75,6 +76,7 @@ class OpenCall(msgspec.Struct):
     sink: Sink
     terms: Terms
     expires_at: float | None
+    entry: Entry
     worker: WorkerId | None = None
     has_streamed: bool = False
     #: how each worker that died with it ended, as a sentence; and the last one, as the system told it
@@ -90,9 +92,9 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 def pool_call(
-    call_id: CallId, request: Request, terms: Terms, config: DirtyConfig, now: float, expires_at: float | None = None
+    call_id: CallId, request: Request, terms: Terms, config: DirtyConfig, *, expires_at: float | None, now: float
 ) -> PoolCall:
-    """Return what the pool is told of a call that is handed in now."""
+    """Return the call as the pool sees it."""
     priority = terms.priority if request.priority is None else request.priority
     waits_s = config.queue_timeout_s
     return PoolCall(

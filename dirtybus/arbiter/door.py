@@ -58,6 +58,12 @@ class Door:
         for session in list(self._sessions):
             session.announce_drain()
 
+    def greet_all(self) -> None:
+        """Tell every client that speaks the native protocol anew what there is: it has changed."""
+        for session in list(self._sessions):
+            if isinstance(session, NativeSession):
+                session.greet()
+
     def close(self) -> None:
         """Stop listening; close every session once what was said has left. May be called twice."""
         self._listener.close()

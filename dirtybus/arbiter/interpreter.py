@@ -77,7 +77,7 @@ class Interpreter:
         self.desk = CallDesk()
         self._chronicle = Chronicle(observe)
         self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._chronicle.born)
-        self._vigil = Vigil(self.crew, None, self._note_silence)
+        self._vigil = Vigil(self.crew, None, lambda record: self._feed(ports.Unresponsive(record.id)))
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
         self._spawner = spawner
@@ -115,6 +115,10 @@ class Interpreter:
         """Return the pool at this moment; None before the start."""
         return None if self._pool is None else self._pool.snapshot()
 
+    def now(self) -> float:
+        """Return the moment on the clock of the books; 0 before the start."""
+        return 0.0 if self._pool is None else self._loop.time()
+
     # --- what the arbiter wants ---
 
     async def man(self, edition: Edition) -> None:
@@ -130,11 +134,7 @@ class Interpreter:
         self._vigil.set_timeout(config.heartbeat_timeout_s)
         self._pool = Pool(config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
         self._reloader = Reloader(
-            self._editions,
-            self._spawner,
-            feed=self._feed,
-            size=lambda: self.pool.size,
-            on_edition=self._prepare,
+            self._editions, self._spawner, feed=self._feed, size=lambda: self.pool.size, on_edition=self._prepare
         )
         self._prepare(edition)
         self._feed(ports.Ticked())
@@ -162,7 +162,8 @@ class Interpreter:
         terms = self._terms(request)
         now = self._loop.time()
         call = self.desk.accept(request, sink, terms, now)
-        self._feed(ports.Submitted(pool_call(call.id, request, terms, self._config, now, call.expires_at)))
+        asked = pool_call(call.id, request, terms, self._config, expires_at=call.expires_at, now=now)
+        self._feed(ports.Submitted(asked))
         return call.id
 
     async def enter(self, request: Request, sink: Sink, *, stays: bool) -> CallId:
@@ -178,7 +179,7 @@ class Interpreter:
         if self._config.queue_full != "wait":
             return self.submit(request, sink)
         now = self._loop.time()
-        probe = pool_call(CallId(0), request, terms, self._config, now)
+        probe = pool_call(CallId(0), request, terms, self._config, expires_at=None, now=now)
         if not self.lobby.is_needed(probe):
             return self.submit(request, sink)
         self.desk.check(request, terms)
@@ -226,10 +227,9 @@ class Interpreter:
         """Let accepted calls end within so many seconds, then let the workers leave; wait for the last of them."""
         if self._pool is None:
             return
-        loop = asyncio.get_running_loop()
         if self._drained is None:
-            self._drained = loop.create_future()
-        self._feed(ports.DrainBegun(loop.time() + within_s))
+            self._drained = self._loop.create_future()
+        self._feed(ports.DrainBegun(self._loop.time() + within_s))
         await asyncio.shield(self._drained)
 
     def kill(self) -> None:
@@ -237,7 +237,9 @@ class Interpreter:
         self.crew.kill_all()
         self.cut += len(self.desk)
         self.lobby.dismiss(Draining("the arbiter was stopped at once; the call was not run"))
-        self.desk.settle_all(Draining("the arbiter was stopped at once; the call was not run to its end"))
+        if self._pool is not None:  # nothing is open before
+            error = Draining("the arbiter was stopped at once; the call was not run to its end")
+            self.desk.settle_all(error, self._loop.time())
         if self._reloader is not None:
             self._reloader.kill()
         for waiting in (self._manned, self._drained):
@@ -278,7 +280,7 @@ class Interpreter:
             case ports.Refuse(call_id, why):
                 self.cut += why is Refused.DRAINING
                 if call := self.desk.get(call_id):
-                    self.desk.settle(call_id, self._refusal(call, order))
+                    self.desk.settle(call_id, self._refusal(call, order), self._loop.time())
             case ports.Interrupt(worker, call_id):
                 self.crew.send(worker, Message(Cancel(), call_id))
             case ports.Spawn(worker, apps, generation):
@@ -292,10 +294,8 @@ class Interpreter:
             case ports.CommitReload(generation):
                 self._commit(generation)
             case ports.ReportReload():
-                assert self._reloader is not None
-                lost = None if order.lost is None else self.crew.get(order.lost)
-                self._reloader.end(order, None if lost is None else lost.went_wrong)
-            case ports.ReportCircuit(app, is_open):
+                self._report_reload(order)
+            case ports.ReportCircuit(app, is_open) if not self.crew.is_ended:
                 self._chronicle.circuit(app, self._config, is_open=is_open)
             case ports.ReportDrained():
                 if self._drained is not None and not self._drained.done():
@@ -318,6 +318,11 @@ class Interpreter:
         self._vigil.set_timeout(config.heartbeat_timeout_s)
         self._on_commit(config)
 
+    def _report_reload(self, order: ports.ReportReload) -> None:
+        assert self._reloader is not None
+        lost = None if order.lost is None else self.crew.get(order.lost)
+        self._reloader.end(order, None if lost is None else lost.went_wrong)
+
     def _refusal(self, call: OpenCall, order: ports.Refuse) -> DirtyError:
         if order.why is Refused.APP_BROKEN and self.pool.serves(call.request.app):
             error = self._chronicle.breakage.error(call.request.app, self._config)
@@ -331,10 +336,12 @@ class Interpreter:
         call, record = self.desk.get(order.call), self.crew.get(order.worker)
         if call is None or record is None:
             return  # settled or gone while the order waited; the pool hears of it by another fact
+        now = self._loop.time()
         call.worker = order.worker
-        record.calls[order.call] = call.request.app
+        call.entry.start(order.attempt, now)
+        record.calls[order.call] = call.entry
         self._vigil.begin()
-        left = None if call.expires_at is None else call.expires_at - self._loop.time()
+        left = None if call.expires_at is None else call.expires_at - now
         request = call.request
         head = Call(
             app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt
@@ -342,7 +349,7 @@ class Interpreter:
         try:
             self.crew.send(order.worker, Message(head, order.call, request.body))
         except LocalProtocolError as exc:  # a head that is no small one: a name of a megabyte, from a client
-            self.desk.settle(order.call, exc)
+            self.desk.settle(order.call, exc, now)
             self._feed(ports.Finished(order.worker, order.call))
 
     # --- what workers say ---
@@ -350,7 +357,7 @@ class Interpreter:
     def _take(self, record: WorkerRecord, message: Message) -> None:
         match message.head:
             case Chunk() | Progress():
-                if self.desk.pass_on(message):
+                if self.desk.pass_on(message, self._loop.time()):
                     self._feed(ports.Streamed(CallId(message.id)))
             case Ready() as head:
                 self._note_ready(record, head)
@@ -363,7 +370,7 @@ class Interpreter:
                 self._finish(record, message)
 
     def _finish(self, record: WorkerRecord, message: Message) -> None:
-        self.desk.pass_on(message)
+        self.desk.pass_on(message, self._loop.time())
         record.calls.pop(CallId(message.id), None)
         record.answered += 1
         self._feed(ports.Finished(record.id, CallId(message.id)))
@@ -377,20 +384,14 @@ class Interpreter:
         if self._manned is not None and not self._manned.done() and self._is_manned():
             self._manned.set_result(None)
 
-    def _note_silence(self, record: WorkerRecord) -> None:
-        self._feed(ports.Unresponsive(record.id))
-
     def _is_manned(self) -> bool:
-        assert self._pool is not None
-        snapshot = self._pool.snapshot()
+        snapshot = self.pool.snapshot()
         return snapshot.count(Phase.READY) >= sum(1 for seat in snapshot.seats if seat.apps)
 
     def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
         unbegun, why = record.unbegun(), record.why_gone(status)
-        for call_id in record.calls.keys() - unbegun:
-            if call := self.desk.get(call_id):
-                call.deaths, call.last_exit = (*call.deaths, why), status
-        took_s = asyncio.get_running_loop().time() - record.started_at
+        self.desk.note_death(record.calls.keys() - unbegun, why, status)
+        took_s = self._loop.time() - record.started_at
         record.went_wrong = record.failure(status, took_s)
         self._chronicle.gone(record, status)
         if record.boot_s is None and self._manned is not None and not self._manned.done():

@@ -67,11 +67,11 @@ class Reloader:
             raise error
 
     def end(self, report: ports.ReportReload, went_wrong: DirtyError | None) -> None:
-        """The pool has reported the end of the reload; ``went_wrong`` is what the lost worker died of."""
-        self._editions.withdraw(report.generation)
+        """The pool has reported the end of the reload; ``went_wrong`` is the failure of the worker that it names."""
         error: DirtyError | None = None
         if not report.is_done:
             error = went_wrong or Draining("shutting down: the reload was given up; the old workers finish their calls")
+        self._editions.withdraw(report.generation)
         under_way, self._under_way = self._under_way, None
         if under_way is not None and not under_way.done():
             under_way.set_result(error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.ledger import Entry
 from dirtybus.arbiter.spawner import Child
 from dirtybus.errors import BootFailed as BootFailedError
 from dirtybus.errors import DirtyError
@@ -46,8 +47,8 @@ class WorkerRecord:
     step_after_s: float = 0.0
     report: BootFailed | None = None
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
-    #: the calls in it, and the app of each
-    calls: dict[CallId, str] = field(default_factory=dict)
+    #: the calls in it, those too whose caller was told already
+    calls: dict[CallId, Entry] = field(default_factory=dict)
     answered: int = 0
     #: how many looks in a row have found no answer to the question whether it lives
     unanswered: int = 0
@@ -81,7 +82,7 @@ class WorkerRecord:
             step = self.report or self.step
             return self.apps if step is None or step.app is None else (step.app,)
         unbegun = self.unbegun()
-        return tuple(dict.fromkeys(app for call, app in self.calls.items() if call not in unbegun))
+        return tuple(dict.fromkeys(entry.app for call, entry in self.calls.items() if call not in unbegun))
 
     def why_gone(self, status: ExitStatus) -> str:
         """Return the reason of its end as a sentence."""

@@ -83,12 +83,18 @@ class NativeSession(Link):
         self._max_open = config.max_queued
         self._open: dict[int, _Words] = {}
         self._caller = next_caller()
+        self._was_greeted = False
         #: orders whose answer comes later; cancelled when the client is gone
         self._pending: set[asyncio.Future[None]] = set()
 
     def announce_drain(self) -> None:
         """Tell the client that no new calls are taken."""
         self.send(Message(Drain()))
+
+    def greet(self) -> None:
+        """Say hello once more, as it is now; to a client that said hello itself. Others do not ask what it says."""
+        if self._was_greeted:
+            self.send(Message(_hello(self._arbiter)))
 
     def close(self) -> None:
         """Take leave and close: what was taken has its last word, so the client knows that the rest was not taken."""
@@ -119,7 +125,8 @@ class NativeSession(Link):
             case Manage(verb=verb, arguments=arguments):
                 self._manage(message.id, verb, arguments)
             case Hello():
-                self.send(Message(_hello(self._arbiter)))
+                self._was_greeted = True
+                self.greet()
             case head:
                 raise RemoteProtocolError(f"a client may not send {head.kind.name}")
 

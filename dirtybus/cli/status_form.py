@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dirtybus.cli.human_form import span_text
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plain_status", "screen_of"]
 
-_INSTANCE: Final = ("name", "state", "pid", "target", "smallest")
+_INSTANCE: Final = ("name", "state", "pid", "target", "smallest", "oldest_call_s")
 _WORKER: Final = ("worker", "pid", "state", "age_s", "running", "answered", "apps")
+_CALL: Final = ("call", "app", "action", "attempt", "age_s", "running_s", "outcome")
 #: text and shape, as colour alone is lost on some
 _SHAPES: Final = {"busy": "●", "idle": "○", "booting": "◌", "draining": "◐", "gone": "■"}
 
@@ -23,10 +24,11 @@ def plain_status(status: Mapping[str, Any]) -> str:
     """Return the status as tab-separated tables; the first line of each begins with ``#``, an empty line ends it."""
     ledger = status["ledger"]
     tables = [
-        _plain(_INSTANCE, [[status[key] for key in _INSTANCE]]),
+        _plain(_INSTANCE, [[_cell(status[key]) for key in _INSTANCE]]),
         _plain(_WORKER, [_worker_row(worker) for worker in status["workers"]]),
         _plain(("app", "queued"), sorted(status["queued"].items())),
         _plain(tuple(ledger), [list(ledger.values())]),
+        _plain(("worker", *_CALL), [_call_row(worker, call) for worker, call in _running(status["workers"])]),
     ]
     return "\n".join(tables)
 
@@ -45,9 +47,13 @@ def screen_of(status: Mapping[str, Any]) -> RenderableType:
     )
     ledger = "  ".join(f"{count} {word}" for word, count in status["ledger"].items() if count or word == "submitted")
     parts: list[RenderableType] = [head, _worker_table(workers)]
+    if any(worker["calls"] for worker in workers):
+        parts.append(_call_table(workers))
     if status["queued"]:
         parts.append(_queue_table(status["queued"]))
-    return Group(*parts, Text(f"calls: {ledger}", "dim"))
+    oldest_s = status["oldest_call_s"]
+    oldest = "" if oldest_s is None else f"  oldest {span_text(oldest_s)}"
+    return Group(*parts, Text(f"calls: {ledger}{oldest}", "dim"))
 
 
 def _plain(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -57,6 +63,21 @@ def _plain(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def _worker_row(worker: Mapping[str, Any]) -> list[object]:
     return [",".join(worker[key]) if key == "apps" else worker[key] for key in _WORKER]
+
+
+def _running(workers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield each call that takes a slot, with its worker."""
+    for worker in workers:
+        for call in worker["calls"]:
+            yield worker, call
+
+
+def _call_row(worker: Mapping[str, Any], call: Mapping[str, Any]) -> list[object]:
+    return [worker["worker"], *(_cell(call[key]) for key in _CALL)]
+
+
+def _cell(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _worker_table(workers: Sequence[Mapping[str, Any]]) -> Table:
@@ -73,6 +94,24 @@ def _worker_table(workers: Sequence[Mapping[str, Any]]) -> Table:
             span_text(worker["age_s"]),
             *counts,
             "\n".join(worker["apps"]),
+        )
+    return table
+
+
+def _call_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table("WORKER", "CALL", "RUNS FOR", "AGE", "ATTEMPT", "ACTION", box=None, header_style="bold")
+    for worker, call in _running(workers):
+        # its caller has been told, and it goes on: the one that may be stuck
+        told = "" if call["outcome"] is None else f" ({call['outcome']}, still running)"
+        table.add_row(
+            f"w{worker['worker']}",
+            str(call["call"]),
+            span_text(call["running_s"]),
+            span_text(call["age_s"]),
+            str(call["attempt"]),
+            f"{call['app']} {call['action']}{told}",
         )
     return table
 

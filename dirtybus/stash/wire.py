@@ -36,12 +36,12 @@ def answer_message(reply: StashReply, id: int = 0) -> Message:  # noqa: A002 - a
     return Message(Answer(value=_plain(reply)), id, _body(reply))
 
 
-def answer_to(question: Message, ask: Callable[[StashOp], StashReply]) -> Message:
-    """Return the message that answers ``question`` with what ``ask`` says, or with why there is no answer."""
+def answer_to(message: Message, ask: Callable[[StashOp], StashReply]) -> Message:
+    """Return what to say to a message that `ask_message` made: the reply of ``ask``, or why there is none."""
     try:
-        return answer_message(ask(op_of(question)), question.id)
+        return answer_message(ask(op_of(message)), message.id)
     except DirtyError as exc:
-        return Message(Refusal(error=exc.to_dict()), question.id)
+        return Message(Refusal(error=exc.to_dict()), message.id)
 
 
 def reply_of(message: Message) -> StashReply:

@@ -10,17 +10,20 @@ from typing import Any
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.config import DirtyConfig
 from dirtybus.events import LifecycleEvent
+from dirtybus.pool import ports
 
 BASIC = "tests.apps.basic:Basic"
 OTHER = "tests.apps.basic:Other"
 MARKING = "tests.apps.basic:Marking"
+_MOST_CHECKED = 200
 
 
 @asynccontextmanager
 async def serving(*apps: str, **settings: Any) -> AsyncIterator[Arbiter]:
-    """Yield a started arbiter; its books must balance at the end."""
+    """Yield a started arbiter; its books must balance at the end, and agree after each step of its pool."""
     observer = settings.pop("observer", None)
     arbiter = Arbiter(DirtyConfig.of(*(apps or (BASIC,)), **settings), observer=observer)
+    broken = audited(arbiter)
     try:
         await arbiter.listen()
         await arbiter.start()
@@ -30,6 +33,28 @@ async def serving(*apps: str, **settings: Any) -> AsyncIterator[Arbiter]:
         await arbiter.close()
         arbiter.ledger.check()
         assert arbiter.ledger.open == 0
+    assert not broken, broken[0]
+
+
+def audited(arbiter: Arbiter) -> list[AssertionError]:
+    """Check the invariants after each step of the pool; returns where the failures will stand.
+
+    They are not raised: most steps run in callbacks of the loop, which would only log them.
+    """
+    interpreter = arbiter._interpreter
+    feed, broken = interpreter._feed, list[AssertionError]()
+
+    def feed_and_check(fact: ports.Fact) -> None:
+        feed(fact)
+        # the check looks at every call; with many of them open, it would be most of what a test does
+        if not interpreter._is_applying and arbiter.ledger.open < _MOST_CHECKED:
+            try:
+                arbiter.check_invariants()
+            except AssertionError as exc:
+                broken.append(AssertionError(f"after {fact}: {exc}"))
+
+    interpreter._feed = feed_and_check  # type: ignore[method-assign]
+    return broken
 
 
 async def until(fact: Callable[[], Any], *, within_s: float = 20.0) -> Any:

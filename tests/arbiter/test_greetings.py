@@ -122,10 +122,8 @@ def test_a_greeting_fits_into_a_socket_at_once() -> None:
     actions = {f"{'x' * 40}{number}": {"idempotent": True} for number in range(10_000)}
     short = {f"x{number}": {"idempotent": True} for number in range(10_000)}
     for each in (actions, short):
-        directory = Directory(
-            DirtyConfig.of("a:B"),
-            [{"path": "a:B", "stashes": [], "on_cancel": "kill", "on_drain": "finish", "actions": each}],
-        )
+        report = {"path": "a:B", "stashes": [], "actions": each, "on_cancel": "kill", "on_drain": "finish"}
+        directory = Directory(DirtyConfig.of("a:B"), [report])
         assert 500 < len(directory.idempotent) <= 4096
         hello = Hello(role="arbiter", pid=1 << 22, version="10.10.10", idempotent=directory.idempotent)
         assert sum(map(len, encode_message(Message(hello)))) < 80_000

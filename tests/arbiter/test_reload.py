@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
+from dirtybus.client import DirtyClient
 from dirtybus.config import AppSpec
 from dirtybus.errors import BootFailed, ConfigError, DirtyAppNotFoundError, Draining
 from dirtybus.events import WorkerExited, WorkerReady
@@ -236,3 +237,22 @@ async def test_reloads_leave_nothing_behind(tmp_path: Path, write: Write) -> Non
             await arbiter.reload()
         await until(lambda: len(workers(arbiter)) == 1)
         assert me.num_fds() <= descriptors
+
+
+async def test_a_client_learns_from_a_reload_which_actions_may_be_sent_again_now(tmp_path: Path, write: Write) -> None:
+    path, known = str(tmp_path / "s"), frozenset({(APP, "version")})
+    async with versions(tmp_path, socket=path) as arbiter:
+        client = DirtyClient(path, reconnect_s=20)
+        assert await client.execute_async(APP, "version") == "one"
+        assert await asyncio.to_thread(client.execute, APP, "version") == "one"
+        tasks_peer, threads_peer = (await client.channel_async()).peer, client.channel().peer
+        assert tasks_peer.idempotent == threads_peer.idempotent == frozenset()
+
+        text = source("two").replace("def version", "@action(idempotent=True)\n    def version")
+        (tmp_path / "versioned_app.py").write_text(text)
+        await arbiter.reload()
+        await until(lambda: tasks_peer.idempotent == known)
+        assert await asyncio.to_thread(client.execute, APP, "version") == "two"
+        assert threads_peer.idempotent == known
+        await client.close_async()
+        client.close()

@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 
 from dirtybus.arbiter.exits import ExitStatus
+from dirtybus.arbiter.ledger import Entry
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Child
 from dirtybus.pool.model import CallId, WorkerId
@@ -30,6 +31,10 @@ def dead_worker(*begun: int, boot_s: float | None = None) -> WorkerRecord:
     return WorkerRecord(WorkerId(1), APPS, 10.0, child=cast("Child", Dead(*begun)), boot_s=boot_s)
 
 
+def entry_of(call: int, app: str) -> Entry:
+    return Entry(CallId(call), app, "go", 0.0)
+
+
 def test_the_app_that_was_booting_is_to_blame() -> None:
     record = dead_worker()
     record.note_step(Booting(step="import", app="m:A"), 10.5)
@@ -49,7 +54,7 @@ def test_a_step_that_is_no_apps_is_held_against_each_app(step: Booting | None) -
 def test_once_it_was_ready_the_calls_that_had_begun_are_to_blame() -> None:
     record = dead_worker(1, 2, 3, boot_s=1.0)
     record.step = Booting(step="init", app="m:B")
-    record.calls = {CallId(1): "m:A", CallId(2): "m:A", CallId(4): "m:B"}
+    record.calls = {CallId(n): entry_of(n, app) for n, app in ((1, "m:A"), (2, "m:A"), (4, "m:B"))}
     assert record.blamed() == ("m:A",)
     record.calls = {}
     assert record.blamed() == (), "it was idle"
@@ -57,7 +62,7 @@ def test_once_it_was_ready_the_calls_that_had_begun_are_to_blame() -> None:
 
 def test_nobody_is_to_blame_for_an_end_that_was_ordered_or_a_process_that_never_was() -> None:
     record = dead_worker(1, boot_s=1.0)
-    record.calls = {CallId(1): "m:A"}
+    record.calls = {CallId(1): entry_of(1, "m:A")}
     for why, blamed in ((KillReason.HEARTBEAT, ("m:A",)), (KillReason.DRAIN_DEADLINE, ())):
         record.killed_for = why
         assert record.blamed() == blamed

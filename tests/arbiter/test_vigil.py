@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import Any, cast
 
+from dirtybus.arbiter.ledger import Entry
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Child
 from dirtybus.arbiter.vigil import Vigil
@@ -34,7 +35,13 @@ class Ward:
     def __init__(self, **patients: bool) -> None:
         self.patients = {name: Patient(lives=lives) for name, lives in patients.items()}
         self.records = [
-            WorkerRecord(WorkerId(n), (name,), 0.0, child=cast("Child", patient), calls={CallId(n): name})
+            WorkerRecord(
+                WorkerId(n),
+                (name,),
+                0.0,
+                child=cast("Child", patient),
+                calls={CallId(n): Entry(CallId(n), name, "go", 0.0)},
+            )
             for n, (name, patient) in enumerate(self.patients.items())
         ]
         self.silent: list[str] = []

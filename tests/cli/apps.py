@@ -59,6 +59,11 @@ class Broken(DirtyApp):
         raise RuntimeError("the model is missing")
 
 
+class Hanging(DirtyApp):
+    def init(self) -> None:
+        time.sleep(600)
+
+
 class Marked(DirtyApp):
     """Leaves a file behind when it is closed, and so shows that it was."""
 

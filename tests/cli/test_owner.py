@@ -189,6 +189,16 @@ def test_an_app_that_cannot_be_served_is_named_without_a_traceback_of_ours(
     assert not re.search(r"^Traceback", ended.stderr, re.MULTILINE)
 
 
+def test_an_app_that_hangs_in_its_init_ends_it_with_its_stack(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("boot_timeout = '2s'\n")
+    ended = dirtybus("run", "tests.cli.apps:Hanging", "--socket", str(tmp_path / "s"), "--config", str(settings))
+    assert ended.returncode == 1, ended.stderr
+    last = ended.stderr[ended.stderr.rindex("\ndirtybus: ") + 1 :]
+    assert re.search(r"init of tests\.cli\.apps:Hanging failed after \d\.\d s: killed because .* boot_timeout", last)
+    assert re.search(r"^  \| .*apps\.py\", line \d+ in init$", last, re.MULTILINE)
+
+
 def test_a_socket_that_is_taken_ends_with_2(tmp_path: Path) -> None:
     with owner_of(SHOP, at=tmp_path) as owner:
         ended = dirtybus("run", SHOP, "--socket", owner.socket)
