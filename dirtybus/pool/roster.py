@@ -175,7 +175,7 @@ class Roster:
         """Let the holder or heir go, and its seat be filled before it is gone, from ``spawn_at`` on."""
         seat = self.seats[worker.seat]
         self.let_go(worker)
-        worker.is_seated = False
+        worker.is_seated, worker.is_leaving = False, True
         self.seats.vacate(seat, worker.id, spawn_at)
 
     def bury(self, worker_id: WorkerId, now: float) -> Worker | None:

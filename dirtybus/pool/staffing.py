@@ -298,7 +298,8 @@ class Staffing:
                 self._spawn(seat, self._possible(seat), now, generation=self.roster.current, as_heir=True)
 
     def _has_room_for_heir(self) -> bool:
-        return len(self.roster) < self.size + max(1, self.config.max_surge)
+        vacant = sum(1 for seat in self.roster.seats if seat.is_vacant and seat.apps)  # who comes there needs room too
+        return len(self.roster) + vacant < self.size + max(1, self.config.max_surge)
 
     def _possible(self, seat: Seat) -> Apps:
         """Return what a worker on the seat can hold now."""

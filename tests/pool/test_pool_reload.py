@@ -164,6 +164,16 @@ def test_the_other_heirs_of_a_failed_generation_are_told_to_leave() -> None:
     assert generations(pool) == {W1: 0, W2: 0}
 
 
+def test_of_two_heirs_that_cannot_boot_the_second_is_no_news() -> None:
+    pool = ready_pool(workers=2)
+    reload(pool, max_surge=2)
+    pool.step(BootFailed(W3), 2.0)
+    pool.step(BootFailed(W4), 2.0)
+    assert pool.step(Exited(W3), 2.1) == [ReportReload(1, W3, is_done=False)]
+    assert pool.step(Exited(W4), 2.2) == []
+    assert pool.step(Exited(W2), 2.3) == [Spawn(W5, (APP,), 0)], "without a delay"
+
+
 def test_a_holder_that_dies_beside_an_heir_that_was_told_to_leave_is_replaced_at_once() -> None:
     pool = ready_pool(workers=2)
     reload(pool, max_surge=2)
