@@ -254,15 +254,18 @@ def test_after_the_probe_each_seat_gets_its_app_back_one_by_one() -> None:
     assert most == 4, "one more than its size, which is the surge"
 
 
-def test_an_heir_leaves_room_for_the_workers_that_are_due() -> None:
-    pool = fragile(A, B, workers=2)
-    fail(pool, W1, W3, app=A)  # the second seat's worker still has it
-    pool.step(Ready(W4), 1.5)
-    assert pool.step(Ticked(), 11.0) == [Spawn(W5, (A, B))], "the probe is the heir"
-    pool.step(Exited(W2, blamed=(A,)), 11.5)
-    pool.step(Ready(WorkerId(6)), 11.6)
-    pool.step(Exited(WorkerId(6), blamed=(B,)), 11.7)
-    assert len(pool.snapshot().workers) <= 3
+def test_heirs_leave_room_for_a_worker_that_is_due_soon() -> None:
+    pool = fragile(A, B, workers=4, restart_delay_s=1.0, healthy_after_s=60.0)
+    fail(pool, W1, W2, W3, W4, W5, app=A)
+    pool.step(Ticked(), 2.0)
+    for worker in (6, 7, 8, 9):
+        pool.step(Ready(WorkerId(worker)), 2.0)
+    assert pool.step(Ticked(), 11.0) == [Spawn(WorkerId(10), (A, B))]
+    assert pool.step(Ready(WorkerId(10)), 12.0) == [ReportCircuit(A, is_open=False), Retire(WorkerId(9))]
+    assert fail(pool, WorkerId(8), app=B, now=12.0) == [], "its seat is filled in a second"
+    assert pool.step(Exited(WorkerId(9)), 12.1) == [Spawn(WorkerId(11), (A, B))]
+    assert pool.step(Ticked(), 13.0) == [Spawn(WorkerId(12), (A, B))]
+    assert len(pool.snapshot().workers) == 5
 
 
 def test_in_a_drain_nobody_is_probed() -> None:
