@@ -28,10 +28,10 @@ class Rollout:
     def generation(self) -> int:
         return self.wanted.generation
 
-    @property
-    def fewest_ready(self) -> int:
-        """How many workers must stay ready."""
-        return sum(1 for apps in self.plan if apps) - self.wanted.config.max_unavailable
+    def fewest_ready(self, staying: Sequence[Seat]) -> int:
+        """Return how many workers must stay ready; until the first new one is, a smaller plan spares nobody."""
+        needed = max(sum(1 for apps in self.plan if apps), sum(1 for seat in staying if seat.apps))
+        return needed - self.wanted.config.max_unavailable
 
     def places(self, staying: Sequence[Seat]) -> Iterator[tuple[Seat, Apps]]:
         """Yield the seats that there are already and that will hold an app, with what each will hold."""

@@ -171,12 +171,12 @@ class Roster:
         self._move(worker, Phase.KILLED)
         self._leavers.pop(worker.id, None)
 
-    def open_seat(self, worker: Worker) -> None:
-        """Let the worker go, and its seat be filled before it is gone."""
+    def open_seat(self, worker: Worker, spawn_at: float = -math.inf) -> None:
+        """Let the holder or heir go, and its seat be filled before it is gone, from ``spawn_at`` on."""
         seat = self.seats[worker.seat]
         self.let_go(worker)
-        worker.is_seated = False
-        self.seats.vacate(seat, worker.id, -math.inf)
+        worker.is_seated, worker.is_leaving = False, True
+        self.seats.vacate(seat, worker.id, spawn_at)
 
     def bury(self, worker_id: WorkerId, now: float) -> Worker | None:
         """Book the exit: take the worker off its seat, which waits for the next one. None when unknown."""
@@ -236,8 +236,9 @@ class Roster:
         self.seats.replan(specs, plan)
 
     def trim(self, size: int) -> None:
-        """Give up the seats beyond a plan of so many."""
+        """Give up the seats beyond a plan of so many, and the workers of those that are for no app any more."""
         self._clear(self.seats.trim(size))
+        self._clear([seat for seat in self.seats.staying() if not seat.apps])
 
     def check(self) -> None:
         """Raise AssertionError naming what does not add up."""

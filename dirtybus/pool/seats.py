@@ -144,7 +144,7 @@ class Seats:
     def replan(self, specs: Sequence[AppSpec], plan: Sequence[Apps]) -> None:
         """Let the seats be for what ``plan`` says, in the order of their indices; missing ones are added.
 
-        Seats beyond the plan stay for now, for no app; `trim` gives them up.
+        Seats beyond the plan stay for now, for no app: `trim` gives them up, `keep` does not.
         """
         self._specs = tuple(specs)
         self._unlimited = placement.unlimited_apps(specs)
@@ -163,6 +163,13 @@ class Seats:
     def trim(self, size: int) -> list[Seat]:
         """Give up the seats beyond the plan until ``size`` stay. Return those that are held."""
         return self._give_up(self.staying()[size:])
+
+    def keep(self, size: int) -> None:
+        """Let the seats beyond a plan of so many stay after all, for the apps without a limit, as added ones are."""
+        for seat in self.staying()[size:]:
+            seat.apps = self._unlimited
+            if seat.is_vacant:
+                self._open(seat)
 
     def check(self, workers: Collection[WorkerId]) -> None:
         """Raise AssertionError naming what does not add up; ``workers`` are those that hold a seat or are an heir."""

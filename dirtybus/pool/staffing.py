@@ -212,7 +212,6 @@ class Staffing:
             if seat.heir is None and holder is not None and self._is_spare(holder, rollout):
                 self.roster.open_seat(holder)
         if rollout.is_committed and all(self._has_new_ready(seat) for seat, _ in self._places(rollout)):
-            self.roster.trim(len(rollout.plan))
             self._end_rollout(ports.ReportReload(rollout.generation))
 
     def _commit(self, rollout: Rollout) -> None:
@@ -228,6 +227,10 @@ class Staffing:
         rollout, self._rollout = self._rollout, None
         assert rollout is not None
         self._dismiss_heirs()
+        if report.is_done:
+            self.roster.trim(len(rollout.plan))
+        elif rollout.is_committed:
+            self.roster.seats.keep(len(rollout.plan))
         self._order(report)
         if self._resize_to is not None:
             size, self._resize_to = self._resize_to, None
@@ -246,10 +249,10 @@ class Staffing:
         return holder is not None and self._is_new(seat) and holder.phase is Phase.READY
 
     def _dismiss_heirs(self) -> None:
-        for seat in self.roster.seats:
+        for seat in list(self.roster.seats):
             heir = None if seat.heir is None else self.roster.get(seat.heir)
             if heir is not None:
-                self.roster.let_go(heir)
+                self.roster.open_seat(heir, seat.spawn_at)  # the seat need not wait for its end
 
     def _is_spare(self, holder: Worker, rollout: Rollout) -> bool:
         """Say whether the holder may go before its heir is ready: enough others are, for each of its apps too."""
@@ -257,7 +260,8 @@ class Staffing:
         kept = {spec.path for spec in rollout.wanted.specs}.intersection(holder.apps)
         others = {app for worker in ready if worker is not holder for app in worker.apps}
         is_covered = kept <= others or not rollout.wanted.config.max_surge  # without a surge there is no other way
-        return holder.phase is Phase.READY and len(ready) > rollout.fewest_ready and is_covered
+        fewest = rollout.fewest_ready(self.roster.seats.staying())
+        return holder.phase is Phase.READY and len(ready) > fewest and is_covered
 
     # --- apps whose circuit was open ---
 
@@ -294,7 +298,8 @@ class Staffing:
                 self._spawn(seat, self._possible(seat), now, generation=self.roster.current, as_heir=True)
 
     def _has_room_for_heir(self) -> bool:
-        return len(self.roster) < self.size + max(1, self.config.max_surge)
+        vacant = sum(1 for seat in self.roster.seats if seat.is_vacant and seat.apps)  # who comes there needs room too
+        return len(self.roster) + vacant < self.size + max(1, self.config.max_surge)
 
     def _possible(self, seat: Seat) -> Apps:
         """Return what a worker on the seat can hold now."""
