@@ -150,8 +150,8 @@ class Worker:
     is_leaving: bool = False
     is_seated: bool = True
     generation: int = 0
-    #: since it is ready, a call of it was answered
-    has_answered: bool = False
+    #: the apps of which it has answered a call
+    answered: set[str] = field(default_factory=set)
     #: it is killed because it gave no sign of life
     is_silent: bool = False
     #: how many sync calls it may run at once, whatever their apps

@@ -266,8 +266,8 @@ class Pool:
         if worker is None or running is None:
             return
         self._pace.note(running.call.app, self._stepped_at - running.started_at)
-        if not worker.has_answered:
-            worker.has_answered = True
+        if running.call.app not in worker.answered:
+            worker.answered.add(running.call.app)
             self._staffing.circuits.heal(running.call.app)
         self._calls.forget(call_id)
         self._hungry.append(worker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dirtybus.pool.placement import Apps
@@ -33,6 +33,8 @@ class Rollout:
         needed = max(sum(1 for apps in self.plan if apps), sum(1 for seat in staying if seat.apps))
         return needed - self.wanted.config.max_unavailable
 
-    def places(self, staying: Sequence[Seat]) -> Iterator[tuple[Seat, Apps]]:
-        """Yield the seats that there are already and that will hold an app, with what each will hold."""
-        return ((seat, apps) for seat, apps in zip(staying, self.plan, strict=False) if apps)
+    def places(self, staying: Sequence[Seat]) -> list[tuple[Seat, Apps]]:
+        """Return the seats that there are already and that will hold an app, with what each will hold."""
+        if self.is_committed:  # seats that were added may stand between others
+            return [(seat, seat.apps) for seat in staying if seat.apps]
+        return [(seat, apps) for seat, apps in zip(staying, self.plan, strict=False) if apps]

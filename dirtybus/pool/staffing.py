@@ -108,7 +108,7 @@ class Staffing:
         if is_new and worker.ready_at is None and not worker.is_leaving:
             self._end_rollout(ports.ReportReload(worker.generation, worker.id, is_done=False))
         elif self._is_failure(worker, now):
-            for app in fact.blamed or worker.apps:
+            for app in (each for each in fact.blamed or worker.apps if each not in worker.answered):
                 if self.circuits.fail(app, now):
                     self._order(ports.ReportCircuit(app, is_open=True))
         self.circuits.end_probe(worker.id, now)
@@ -238,7 +238,7 @@ class Staffing:
         self._is_reduced = True  # somebody may have been left with other apps than its seat is for: look once
 
     def _places(self, rollout: Rollout) -> list[tuple[Seat, Apps]]:
-        return list(rollout.places(self.roster.seats.staying()))
+        return rollout.places(self.roster.seats.staying())
 
     def _is_new(self, seat: Seat) -> bool:
         holder = self._holder(seat)
@@ -317,8 +317,8 @@ class Staffing:
         return worker
 
     def _is_failure(self, worker: Worker, now: float) -> bool:
-        """Say whether a death speaks against the apps: nobody wanted it, and the worker had not proved itself."""
-        if worker.is_leaving or worker.has_answered or (worker.phase is Phase.KILLED and worker.ready_at is not None):
+        """Say whether a death speaks against an app: nobody wanted it, and the worker had not lived for long."""
+        if worker.is_leaving or (worker.phase is Phase.KILLED and worker.ready_at is not None):
             return False
         return worker.ready_at is None or now - worker.ready_at < self.config.healthy_after_s
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dirtybus.app import _current
-from dirtybus.errors import CallCancelled, DirtyError, EncodeError, LocalProtocolError
+from dirtybus.errors import CallCancelled, DecodeError, DirtyError, EncodeError, LocalProtocolError
 from dirtybus.protocol.arguments import decode_arguments
 from dirtybus.protocol.codec import encode_body, importable_types
 from dirtybus.protocol.messages import Chunk, End, Failure, Head, Kind, Message, Reply
@@ -19,7 +19,7 @@ from dirtybus.worker.side_loop import SideLoop
 __all__ = ["Runner"]
 
 #: errors of ours that keep their class on the way to the caller; any other the app raised is the app's
-_OURS = (EncodeError, LocalProtocolError)
+_OURS = (EncodeError, DecodeError, LocalProtocolError)
 
 
 class Runner:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dirtybus.errors import DirtyAppError, DirtyError, WorkerLost
+from dirtybus.errors import DecodeError, DirtyAppError, DirtyError, WorkerLost
 from tests.apps.mines import ArgumentMine
 from tests.arbiter.serving import serving
 
@@ -19,7 +19,7 @@ def code_or_signal(error: DirtyError) -> object:
 
 
 CRASHES: list[tuple[str, str, type[DirtyError], str, object]] = [
-    ("take", "raise", DirtyAppError, "RuntimeError: a mine", None),
+    ("take", "raise", DecodeError, "a mine", None),
     ("take", "sys.exit", DirtyAppError, "SystemExit: 3", None),
     ("take", "os._exit", WorkerLost, "code 9", (9, None)),
     ("take", "SIGSEGV", WorkerLost, "SIGSEGV", (None, "SIGSEGV")),

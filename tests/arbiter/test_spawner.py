@@ -126,6 +126,27 @@ async def test_failed_starts_leak_no_descriptor(monkeypatch: pytest.MonkeyPatch,
     assert me.children() == []
 
 
+async def test_a_loop_that_never_rests_gets_its_processes_all_the_same() -> None:
+    is_over = False
+
+    async def hurry() -> None:
+        while not is_over:
+            sum(range(1000))
+            await asyncio.sleep(0)
+
+    hurrying = [asyncio.create_task(hurry()) for _ in range(10)]
+    spawner = ProcessSpawner()
+    try:
+        for _ in range(2):  # the second is not helped by what the first has loaded
+            async with asyncio.timeout(2):
+                gone = await first_of(spawner, Story())
+            await gone.wait_gone()
+    finally:
+        is_over = True
+        await asyncio.gather(*hurrying)
+        spawner.close()
+
+
 class Gone:
     def __init__(self, story: Story, child: ChildProcess) -> None:
         self.story = story

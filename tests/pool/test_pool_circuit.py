@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dirtybus.pool import Pool
-from dirtybus.pool.model import Refusal, WorkerId
+from dirtybus.pool.model import CallId, Refusal, WorkerId
 from dirtybus.pool.ports import (
     BootFailed,
     CancelRequested,
@@ -113,6 +113,16 @@ def test_a_worker_that_had_answered_is_no_failure() -> None:
     submit(pool, 1, now=1.0)
     pool.step(Finished(W2, C1), 1.0)
     assert fail(pool, W2) == [Spawn(W3, (APP,))]
+
+
+def test_the_answers_of_another_app_in_the_same_worker_excuse_nothing() -> None:
+    pool = fragile(A, B)
+    for worker in (W1, W2):
+        pool.step(Ready(worker), 1.0)
+        submit(pool, call(int(worker), B), now=1.0)
+        pool.step(Finished(worker, CallId(worker)), 1.0)
+        orders = fail(pool, worker, app=A)
+    assert ReportCircuit(A, is_open=True) in orders
 
 
 # --- whom it concerns ---
