@@ -32,6 +32,7 @@ def status_of(
         "workers": [_worker(view, by_id.get(view.id), now) for view in workers],
         "queued": {} if pool is None else dict(pool.queued),
         "queued_bytes": {} if pool is None else dict(pool.queued_bytes),
+        "broken": [] if pool is None else list(pool.broken),
         "oldest_call_s": _rounded(ledger.oldest_s(now)),
         "ledger": dict(ledger.as_mapping()),
     }

@@ -29,6 +29,7 @@ def plain_status(status: Mapping[str, Any]) -> str:
         _plain(("app", "queued"), sorted(status["queued"].items())),
         _plain(tuple(ledger), [list(ledger.values())]),
         _plain(("worker", *_CALL), [_call_row(worker, call) for worker, call in _running(status["workers"])]),
+        _plain(("broken",), [[app] for app in status["broken"]]),
     ]
     return "\n".join(tables)
 
@@ -51,6 +52,7 @@ def screen_of(status: Mapping[str, Any]) -> RenderableType:
         parts.append(_call_table(workers))
     if status["queued"]:
         parts.append(_queue_table(status["queued"]))
+    parts += [Text(f"✗ out of order, its workers keep failing: {app}", "bold red") for app in status["broken"]]
     oldest_s = status["oldest_call_s"]
     oldest = "" if oldest_s is None else f"  oldest {span_text(oldest_s)}"
     return Group(*parts, Text(f"calls: {ledger}{oldest}", "dim"))

@@ -143,6 +143,7 @@ class Pool:
             seats=tuple(SeatView.of(seat, self._stepped_at) for seat in self._roster.seats),
             queued=self._calls.queue.lengths(),
             queued_bytes=self._calls.queue.bounds.sizes(),
+            broken=tuple(sorted(self._staffing.circuits.open_apps)),
             is_draining=self._drain.is_begun,
             is_drained=self._drain.is_done,
         )

@@ -77,6 +77,7 @@ class PoolSnapshot:
     seats: tuple[SeatView, ...]
     queued: Mapping[str, int]
     queued_bytes: Mapping[str, int]
+    broken: tuple[str, ...]
     is_draining: bool
     is_drained: bool
 

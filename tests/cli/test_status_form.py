@@ -23,13 +23,14 @@ def status(**changes: Any) -> dict[str, Any]:
     ]  # fmt: skip
     told = {
         "name": "shop", "pid": 40, "state": "open", "target": 2, "smallest": 1, "workers": workers,
-        "queued": {"m:B": 3}, "oldest_call_s": 70.0, "ledger": {"submitted": 12, "succeeded": 7, "open": 5},
+        "queued": {"m:B": 3}, "broken": ["m:B"], "oldest_call_s": 70.0,
+        "ledger": {"submitted": 12, "succeeded": 7, "open": 5},
     }  # fmt: skip
     return {**told, **changes}
 
 
 def test_in_a_pipe_each_table_has_a_header_and_nothing_is_folded() -> None:
-    instance, workers, queue, ledger, calls = plain_status(status()).split("\n\n")
+    instance, workers, queue, ledger, calls, broken = plain_status(status()).split("\n\n")
     assert instance.splitlines() == [
         "# name\tstate\tpid\ttarget\tsmallest\toldest_call_s",
         "shop\topen\t40\t2\t1\t70.0",
@@ -46,6 +47,7 @@ def test_in_a_pipe_each_table_has_a_header_and_nothing_is_folded() -> None:
         "1\t9\tm:B\tlook\t2\t70.0\t61.5\t-",
         "1\t8\tm:B\thang\t1\t130.0\t125.0\texpired",
     ]
+    assert broken.splitlines() == ["# broken", "m:B"]
 
 
 def test_without_an_open_call_there_is_no_oldest_one() -> None:
@@ -75,6 +77,11 @@ def test_on_a_terminal_each_running_call_has_a_line_and_one_that_outlives_its_en
     assert hanging == ["w1", "8", "2m05s", "2m10s", "1", "m:B", "hang", "(expired,", "still", "running)"]
     idle = [{**worker, "calls": []} for worker in status()["workers"]]
     assert "ATTEMPT" not in drawn(status(workers=idle))
+
+
+def test_on_a_terminal_an_app_that_is_out_of_order_has_a_line() -> None:
+    assert "✗ out of order, its workers keep failing: m:B" in drawn(status())
+    assert "out of order" not in drawn(status(broken=[]))
 
 
 def test_without_a_queue_there_is_no_table_of_it() -> None:
