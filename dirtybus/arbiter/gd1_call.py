@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dirtybus.errors import DirtyError, ProtocolError
+from dirtybus.in_thread import in_thread
 from dirtybus.pool.model import CallId
 from dirtybus.protocol.codec import decode_body
 from dirtybus.protocol.frames import LARGE_BYTES, Buffer
@@ -116,8 +117,7 @@ class Gd1Call:
             word = self._words[0]
             if len(word.body) > LARGE_BYTES:
                 self._is_translating = True
-                loop = asyncio.get_running_loop()
-                loop.run_in_executor(None, word.frame, self._client_id).add_done_callback(self._note_translated)
+                in_thread(word.frame, self._client_id).add_done_callback(self._note_translated)
                 return
             try:
                 frame = word.frame(self._client_id)

@@ -18,6 +18,7 @@ from dirtybus.errors import (
     QueueFull,
     RemoteProtocolError,
 )
+from dirtybus.in_thread import in_thread
 from dirtybus.pool.model import CallId
 from dirtybus.protocol import gd1_messages as gd1
 from dirtybus.protocol.arguments import encode_arguments
@@ -170,7 +171,7 @@ class Gd1Session(asyncio.Protocol):
                 then(worked.result())
             self._pump()
 
-        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(go_on)
+        in_thread(work).add_done_callback(go_on)
 
     def _order_of(self, frame: Frame) -> _Order:
         match decode_message(frame):

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.oom import OomCounter
 from dirtybus.arbiter.output import Output
 from dirtybus.config import DirtyConfig
+from dirtybus.in_thread import in_thread
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.messages import Message
 from dirtybus.transport.claims import Claims
@@ -37,9 +37,6 @@ __all__ = ["Child", "ChildProcess", "ProcessSpawner", "Spawner"]
 
 #: how long the link of a dead process is read on, and a process whose link is closed may live on
 _REST_S = 1.0
-#: how long, and how often, a busy loop pauses for the thread that starts a process
-_BREATH_S = 0.0001
-_BREATHS_EVERY_S = 0.001
 #: the stacks of a process are there when it has printed nothing for so long; one that cannot print is not waited for
 _QUIET_S = 0.05
 _STACKS_WITHIN_S = 0.3
@@ -121,9 +118,7 @@ class ProcessSpawner:
         Raises:
             OSError: the system refuses another process or descriptor; `on_gone` is not called.
         """
-        loop = asyncio.get_running_loop()
-        birth = loop.run_in_executor(self._thread, self._bear, config)
-        _give_way(loop, birth)
+        birth = in_thread(self._bear, config, executor=self._thread)
         try:
             born = await asyncio.shield(birth)
         except asyncio.CancelledError:
@@ -171,17 +166,6 @@ class ProcessSpawner:
             pass_fds=[fd for fd in fds if fd >= 0],
             env=child_environment(os.environ, config),
         )
-
-
-def _give_way(loop: asyncio.AbstractEventLoop, birth: asyncio.Future[_Birth]) -> None:
-    """Let the thread that bears get on with it, however busy the loop is.
-
-    A loop that never rests gives the interpreter lock up for a moment at each look at its sockets, and has taken it
-    back before the other thread has woken up; that can go on for many seconds.
-    """
-    if not birth.done():
-        time.sleep(_BREATH_S)
-        loop.call_later(_BREATHS_EVERY_S, _give_way, loop, birth)
 
 
 def _undo(birth: asyncio.Future[_Birth]) -> None:

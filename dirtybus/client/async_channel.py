@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dirtybus.client.acquaintance import Acquaintance
 from dirtybus.client.patience import Patience
 from dirtybus.errors import DirtyError
+from dirtybus.in_thread import in_thread
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.messages import (
@@ -236,7 +238,7 @@ class AsyncChannel:
 
 async def _connected(path: str, timeout_s: float) -> Any:
     """Connect in a thread, as the arbiter's queue may be full. Cancelling leaves no socket behind."""
-    connecting = asyncio.ensure_future(asyncio.to_thread(connect, path, timeout_s=timeout_s))
+    connecting = in_thread(partial(connect, path, timeout_s=timeout_s))
     try:
         return await asyncio.shield(connecting)
     except asyncio.CancelledError:

@@ -68,10 +68,10 @@ class _CurrentAsync:
         if bound is not None and bound.async_port is not None:
             return await bound.async_port.ask(op)
         # not on top: a blocking client must not load asyncio, which gevent's users patch first
-        import asyncio
+        from dirtybus.in_thread import in_thread
 
         # also off the loop: finding the default client may connect it
-        return await asyncio.to_thread(CURRENT.ask, op)
+        return await in_thread(CURRENT.ask, op)
 
 
 def _port() -> SyncPort:

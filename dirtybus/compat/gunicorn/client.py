@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, Self
 
 from dirtybus.compat.gunicorn import stash
@@ -118,9 +119,9 @@ class DirtyClient:
     async def road_async(self) -> Road:
         """As `road`, without blocking the loop."""
         if not is_known(self.socket_path):
-            import asyncio
+            from dirtybus.in_thread import in_thread
 
-            return await asyncio.to_thread(road_to, self.socket_path, self, self.timeout, in_tasks=True)
+            return await in_thread(partial(road_to, self.socket_path, self, self.timeout, in_tasks=True))
         return road_to(self.socket_path, self, self.timeout, in_tasks=True)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from dirtybus.compat.gunicorn.gd1_caller import name_of, word_of
 from dirtybus.compat.gunicorn.limits import Countdown, Limits
 from dirtybus.errors import DirtyConnectionError
+from dirtybus.in_thread import in_thread
 from dirtybus.protocol.frames import GD1, FrameBuffer
 from dirtybus.protocol.gd1 import MAX_PAYLOAD_BYTES, decode_message, encode_message
 from dirtybus.protocol.gd1_messages import Ask, Chunk, Message, Response
@@ -33,7 +35,7 @@ class _Link:
 
     @classmethod
     async def open(cls, path: str, wait_s: float | None) -> _Link:
-        sock = await asyncio.to_thread(connect, path, timeout_s=wait_s)
+        sock = await in_thread(partial(connect, path, timeout_s=wait_s))
         return cls(path, *await asyncio.open_unix_connection(sock=sock))
 
     @property
