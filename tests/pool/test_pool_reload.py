@@ -122,9 +122,10 @@ def test_no_more_holders_go_early_than_may_be_unavailable() -> None:
 
 
 def test_with_a_surge_the_last_worker_of_an_app_does_not_go_early() -> None:
-    pool = ready_pool("m:A", "m:B:1", workers=2)
-    orders = reload(pool, "m:A", "m:B:1", max_surge=1, max_unavailable=1)
-    assert orders == [Spawn(W3, ("m:A", "m:B"), 1), Retire(W2)]
+    apps = ("m:A", "m:B:1", "m:C:1")
+    pool = ready_pool(*apps, workers=3)
+    orders = reload(pool, *apps, max_surge=1, max_unavailable=2)
+    assert orders == [Spawn(W4, ("m:A", "m:B"), 1), Retire(W3)], "worker 2 is the only one with C"
 
 
 # --- the first heir decides ---
