@@ -38,11 +38,13 @@ class Endless(DirtyApp):
             Path(path).touch()
 
     def wait(self, path: str) -> None:
+        Path(f"{path}.began").touch()
         while not current_call().cancelled():
             time.sleep(PAUSE_S)
         Path(path).touch()
 
     async def await_news(self, path: str) -> None:
+        Path(f"{path}.began").touch()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

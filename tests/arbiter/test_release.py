@@ -47,6 +47,7 @@ async def test_a_long_wait_is_told_at_once_and_the_work_beside_it_is_finished(ac
     async with serving(ENDLESS, threads=2) as arbiter:
         waiting = asyncio.create_task(arbiter.call(ENDLESS, action, str(told)))
         working = asyncio.create_task(arbiter.call(ENDLESS, "work", 0.5))
+        await until(Path(f"{told}.began").exists)
         await until(lambda: sum(worker["running"] for worker in arbiter.status()["workers"]) == 2)
         draining = asyncio.create_task(arbiter.drain(60))
         with pytest.raises(Draining):
