@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from dirtybus.errors import DirtyError
@@ -94,7 +95,7 @@ async def owning(path: str, **settings: Any) -> AsyncIterator[Owner]:
         yield owner
     finally:
         server.close()
-        os.unlink(path)
+        Path(path).unlink(missing_ok=True)  # Python 3.13 does it when the server is closed
         for peer in owner.peers:
             peer.abort()
         await until(lambda: all(peer.is_lost for peer in owner.peers))
