@@ -88,9 +88,11 @@ def _inspect(link: BlockingLink, head: Inspect) -> int:
 
 def _reopen_log_files() -> None:
     """See to it in a thread of its own: the main thread, which the signal interrupted, may be writing a record."""
-    from dirtybus.log_files import reopen_log_files
 
     def reopen() -> None:
+        # not out here: a second signal in the middle of the import would find half a module
+        from dirtybus.log_files import reopen_log_files
+
         for problem in reopen_log_files():
             sys.stderr.write(f"{problem}\n")
 
