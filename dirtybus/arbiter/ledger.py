@@ -11,11 +11,12 @@ import msgspec
 from dirtybus.errors import CallCancelled, DirtyError, DirtyTimeoutError, Unavailable, WorkerLost
 from dirtybus.pool.model import CallId
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["OUTCOMES", "Entry", "Ledger"]
 
 #: how many settled calls are remembered one by one; the counts know them all
 _REMEMBERED: Final = 1000
-_OUTCOMES: Final = ("succeeded", "failed", "cancelled", "expired", "refused", "lost")
+#: what becomes of a call; each one becomes exactly one of these
+OUTCOMES: Final = ("succeeded", "failed", "cancelled", "expired", "refused", "lost")
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -94,15 +95,15 @@ class Ledger:
 
     def check(self) -> None:
         """Raise AssertionError when the books do not balance."""
-        settled = sum(getattr(self, outcome) for outcome in _OUTCOMES)
+        settled = sum(getattr(self, outcome) for outcome in OUTCOMES)
         assert self.submitted == settled + self.open, f"the ledger does not balance: {self}"
         for entry in self._open.values():
             assert entry.outcome is None, f"an open call has an outcome: {entry}"
-        assert all(entry.outcome in _OUTCOMES for entry in self._settled), "a settled call has no outcome"
+        assert all(entry.outcome in OUTCOMES for entry in self._settled), "a settled call has no outcome"
 
     def as_mapping(self) -> Mapping[str, int]:
         """Return the counts as plain values."""
-        return {name: getattr(self, name) for name in ("submitted", *_OUTCOMES, "open", "late")}
+        return {name: getattr(self, name) for name in ("submitted", *OUTCOMES, "open", "late")}
 
     def __repr__(self) -> str:
         return f"<Ledger {', '.join(f'{count} {name}' for name, count in self.as_mapping().items())}>"

@@ -67,10 +67,6 @@ class Staffing:
         """Whether nobody is being replaced or about to leave."""
         return self._rollout is None and not self._is_reduced and not self.roster.has_leavers
 
-    @property
-    def is_reloading(self) -> bool:
-        return self._rollout is not None
-
     def next_due_at(self, now: float) -> float:
         """Return when time alone next makes something due; infinite when never."""
         moments = [self.roster.next_kill_at(), self.roster.seats.next_spawn_at(), self.circuits.next_probe_at(now)]

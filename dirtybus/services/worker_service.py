@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from graia.broadcast import Broadcast
 from launart import Launart
 from loguru import logger
 
+from dirtybus.arbiter.ledger import OUTCOMES
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining
 from dirtybus.events import DrainEnded, ReloadEnded, ReloadRequested, ScaleRequested
@@ -22,8 +23,6 @@ __all__ = ["Books", "WorkerPool", "WorkerService"]
 
 #: how long the listeners of `DrainEnded` hold up the end
 TELL_WITHIN_S = 0.5
-#: what becomes of a call; each one becomes exactly one of these
-OUTCOMES: Final = ("succeeded", "failed", "cancelled", "expired", "refused", "lost")
 
 
 class Books(Protocol):
