@@ -103,7 +103,7 @@ async def test_term_to_the_command_line_owner_loses_no_call_of_an_attached_clien
         def is_busy() -> bool:
             status = watcher.status()
             running: int = sum(w["running"] for w in status["workers"])
-            return running == 20 and bool(status["queued"].get(BASIC, 0) > 100)
+            return running == 20 and bool(status["queued"].get(BASIC, 0) == 200)
 
         async with asyncio.timeout(WITHIN_S):
             while not await asyncio.to_thread(is_busy):
