@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from dirtybus import log
+from dirtybus.arbiter.directory import Directory
 from dirtybus.arbiter.editions import Edition, Editions, check_reloadable
 from dirtybus.arbiter.inspection import inspect_directory
 from dirtybus.arbiter.spawner import Spawner
@@ -43,6 +44,8 @@ class Reloader:
         self._on_edition = on_edition
         self._turn = asyncio.Lock()
         self._under_way: asyncio.Future[DirtyError | None] | None = None
+        self._looking: asyncio.Task[Directory] | None = None
+        self._is_over = False
 
     async def reload(self, config: DirtyConfig) -> None:
         """Replace every worker; return when the new ones serve. The old ones leave when their calls have ended.
@@ -58,7 +61,7 @@ class Reloader:
             if self._under_way is not None:  # of somebody who did not wait for it
                 await asyncio.wait({self._under_way})
             check_reloadable(self._editions.current.config, config)
-            edition = Edition(config, await inspect_directory(self._spawner, config))
+            edition = Edition(config, await self._look(config))
             size = self._next_size(edition)
             self._on_edition(edition)
             under_way = self._begin(edition, size)
@@ -77,9 +80,27 @@ class Reloader:
             under_way.set_result(error)
 
     def kill(self) -> None:
-        """All workers were ended at once: whoever waits is told."""
+        """All workers were ended at once: whoever waits is told, and there is no reload any more."""
+        self._is_over = True
+        if self._looking is not None:
+            self._looking.cancel()
         if self._under_way is not None and not self._under_way.done():
-            self._under_way.set_result(Draining("the arbiter was stopped; the reload was not carried out"))
+            self._under_way.set_result(_stopped())
+
+    async def _look(self, config: DirtyConfig) -> Directory:
+        """Look at the code of now; `kill` ends it."""
+        self._looking = asyncio.create_task(inspect_directory(self._spawner, config), name="dirtybus look at the apps")
+        try:
+            if not self._is_over:
+                return await self._looking
+        except asyncio.CancelledError:
+            if not self._is_over:  # it was us who were cancelled
+                raise
+        finally:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+            self._looking = None
+        raise _stopped()
 
     def _begin(self, edition: Edition, size: int) -> asyncio.Future[DirtyError | None]:
         under_way = self._under_way = asyncio.get_running_loop().create_future()
@@ -95,6 +116,10 @@ class Reloader:
         size = edition.config.workers if is_set_anew else max(self._size(), _most_asked(edition))
         check_apps(edition.directory.specs, size)
         return size
+
+
+def _stopped() -> Draining:
+    return Draining("the arbiter was stopped; the reload was not carried out")
 
 
 def _most_asked(edition: Edition) -> int:

@@ -248,8 +248,12 @@ class ChildProcess:
             self._birth.pulse.ask()
 
     def had_pulse(self) -> bool:
-        """Whether the process has sent back anything since the last look."""
-        return self._birth.pulse is not None and self._birth.pulse.was_answered()
+        """Whether the process has sent back anything since the last look.
+
+        True where nobody can feel it: one that was started without a line is never taken for stuck, also when a reload
+        has brought a heartbeat_timeout meanwhile.
+        """
+        return self._birth.pulse is None or self._birth.pulse.was_answered()
 
     # --- the end: the process is reaped and its last words are read, in whichever order ---
 

@@ -217,6 +217,26 @@ async def test_a_drain_ends_a_reload(tmp_path: Path, write: Write) -> None:
             await arbiter.reload()
 
 
+async def test_a_kill_ends_a_reload_that_still_looks_at_the_code(tmp_path: Path, write: Write) -> None:
+    async with versions(tmp_path) as arbiter:
+        (tmp_path / "versioned_app.py").write_text("import time\ntime.sleep(60)")
+        reload = asyncio.create_task(arbiter.reload())
+        me = psutil.Process()
+        await until(lambda: len(me.children()) == 2)
+        await arbiter.close()
+        with pytest.raises(Draining):
+            await asyncio.wait_for(reload, 10)
+        assert me.children() == []
+
+
+async def test_a_heartbeat_that_a_reload_brings_is_not_asked_of_older_workers(tmp_path: Path, write: Write) -> None:
+    async with versions(tmp_path, heartbeat_timeout=0) as arbiter:
+        call = asyncio.create_task(arbiter.call(APP, "sleep", 1.5))
+        await until(lambda: workers(arbiter, "busy"))
+        await arbiter.reload(replace(arbiter.config, heartbeat_timeout_s=0.3))
+        assert await call == "one"
+
+
 async def test_a_worker_killed_during_a_reload_costs_no_queued_call(tmp_path: Path, write: Write) -> None:
     async with versions(tmp_path, workers=2, restart_delay=0) as arbiter:
         write("two", "import time; time.sleep(0.5)")
