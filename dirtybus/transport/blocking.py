@@ -16,7 +16,8 @@ from dirtybus.transport.posix import has_news
 
 __all__ = ["BlockingLink"]
 
-_RECEIVE_BYTES = 256 * 1024
+# a buffer of 128 KiB or more is mapped and unmapped by malloc at every read, which costs more than the read itself
+_RECEIVE_BYTES = 64 * 1024
 _MAX_PARTS = 64  # well under IOV_MAX everywhere
 
 

@@ -12,6 +12,9 @@ from dirtybus.protocol.messages import Message
 
 __all__ = ["Link", "open_link"]
 
+# asyncio asks for 256 KiB at every read, which malloc maps and unmaps each time: dearer than the read itself
+_RECEIVE_BYTES = 64 * 1024
+
 
 class Link(asyncio.Protocol):
     """Messages in by callback, messages out by `send`, which never blocks.
@@ -81,6 +84,8 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if hasattr(transport, "max_size"):  # of asyncio's own loops; others read as they please
+            transport.max_size = _RECEIVE_BYTES
 
     def data_received(self, data: bytes) -> None:
         self._connection.receive_data(data)
