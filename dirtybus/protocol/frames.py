@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import msgspec
+
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = ["GD1", "HEADER", "LARGE_BYTES", "MAGIC", "NATIVE", "Buffer", "Frame", "FrameBuffer", "header"]
@@ -25,8 +27,7 @@ NATIVE = 2
 LARGE_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One whole frame; ``payload`` is ``bytes``, or a writable view of its own memory when over `LARGE_BYTES`."""
 
     version: int

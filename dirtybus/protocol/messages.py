@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
-from dirtybus.protocol.frames import NATIVE, Buffer, Frame, header
+from dirtybus.protocol.frames import HEADER, LARGE_BYTES, MAGIC, NATIVE, Buffer, Frame, header
 
 __all__ = [
     "Answer",
@@ -48,10 +48,13 @@ __all__ = [
     "StatusAsk",
     "Stop",
     "decode_message",
+    "decode_sole",
     "encode_message",
 ]
 
 _LENGTH: Final = struct.Struct(">I")
+#: a frame's header and the length of its head, which every message begins with
+_START: Final = struct.Struct(HEADER.format + "I")
 
 
 class Kind(enum.IntEnum):
@@ -175,7 +178,7 @@ class StashAsk(Head, frozen=True):
     """One stash operation: what it is in ``op`` (plain values); its value, if any, is the body."""
 
     kind = Kind.STASH
-    op: Mapping[str, Any]
+    op: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 class StatusAsk(Head, frozen=True):
@@ -295,10 +298,11 @@ class Log(Head, frozen=True):
 
 
 _HEADS: Final[dict[int, type[Head]]] = {head.kind: head for head in Head.__subclasses__()}
-_EMPTY: Final[dict[int, Head]] = {h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, Goodbye, StatusAsk, Stop)}
+_EMPTY: Final[dict[int, Head]] = {
+    head.kind: head() for head in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StatusAsk, Answer, Stop)
+}
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
 _encode_head: Final = msgspec.msgpack.Encoder().encode
-_NO_HEAD: Final = _LENGTH.pack(0)
 _JOINED_BYTES: Final = 16 * 1024
 
 
@@ -326,17 +330,17 @@ def encode_message(message: Message) -> list[Buffer]:
     """
     head, body = message.head, message.body
     kind = head.kind
-    if kind in _EMPTY:
-        start = _NO_HEAD
-    else:
-        packed = _pack(head)
-        start = _LENGTH.pack(len(packed)) + packed
-    length = len(start)
+    packed = b"" if head == _EMPTY.get(kind) else _pack(head)
+    length = _LENGTH.size + len(packed)
     for part in body:
         length += part.nbytes if isinstance(part, memoryview) else len(part)
-    start = header(NATIVE, kind, length, message.id) + start
+    try:
+        start = _START.pack(MAGIC, NATIVE, kind, length, message.id, len(packed))
+    except struct.error:
+        header(NATIVE, kind, length, message.id)  # says which number does not fit
+        raise
     # one small piece costs one copy and one plain send; several cost a gathering one
-    return [start, *body] if length > _JOINED_BYTES else [b"".join((start, *body))]
+    return [start + packed, *body] if length > _JOINED_BYTES else [b"".join((start, packed, *body))]
 
 
 def _pack(head: Head) -> bytes:
@@ -358,6 +362,29 @@ def _spelled_out(value: object) -> object:
         case list() | tuple():
             return [_spelled_out(item) for item in value]
     return value
+
+
+def decode_sole(received: bytes) -> Message | None:
+    """Return the message when ``received`` is one whole small frame and nothing else, as it nearly always is.
+
+    None says nothing: the long way, by `FrameBuffer` and `decode_message`, finds out what it is, or what is wrong.
+    """
+    size = len(received)
+    if not _START.size <= size <= LARGE_BYTES:
+        return None
+    magic, version, kind, length, call_id, head_length = _START.unpack_from(received)
+    at = _START.size + head_length
+    if length != size - HEADER.size or at > size or version != NATIVE or magic != MAGIC:
+        return None
+    if not head_length:
+        head = _EMPTY.get(kind)
+    elif (decoder := _DECODERS.get(kind)) is not None:
+        head = _decode_head(kind, decoder, memoryview(received)[_START.size : at])
+    else:
+        return None
+    if head is None:
+        return None
+    return Message(head, call_id, (received[at:],) if at < size else ())
 
 
 def decode_message(frame: Frame) -> Message:

@@ -141,6 +141,9 @@ class BlockingLink:
         self._inside.add(me)
         try:
             with self._lock:
+                if received and (message := self._connection.receive_sole(received)) is not None:
+                    self._ready.append(message)
+                    return
                 self._connection.receive_data(received)
                 while (event := self._connection.next_event()) is not NEED_DATA:
                     if event is CLOSED:

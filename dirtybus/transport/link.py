@@ -88,6 +88,15 @@ class Link(asyncio.Protocol):
             transport.max_size = _RECEIVE_BYTES
 
     def data_received(self, data: bytes) -> None:
+        try:
+            message = self._connection.receive_sole(data)
+            if message is not None:
+                self._on_message(message)
+                return
+        except RemoteProtocolError as exc:
+            self._error = exc
+            self.abort()
+            return
         self._connection.receive_data(data)
         self._pump()
 

@@ -34,6 +34,15 @@ def events(connection: Connection) -> list[Message]:
     return found
 
 
+def heard_at_once(connection: Connection, data: bytes) -> list[Message]:
+    """Return the messages that are complete with ``data``, taken in the way that links do it."""
+    message = connection.receive_sole(data)
+    if message is not None:
+        return [Message(message.head, message.id, (bytes(message.payload),))]
+    connection.receive_data(data)
+    return events(connection)
+
+
 class Pair:
     """Two ends joined by a link that carries bytes when it is told to."""
 
@@ -63,8 +72,7 @@ class Pair:
             wire.appendleft(data[count:])
             data = data[:count]
         if data:
-            self.ends[other].receive_data(data)
-            self.heard[other] += events(self.ends[other])
+            self.heard[other] += heard_at_once(self.ends[other], data)
 
     def settle(self) -> None:
         for side in Side:
@@ -213,8 +221,7 @@ def test_every_split_of_the_stream_gives_the_same_messages() -> None:
         heard = []
         for part in (STREAM[:at], STREAM[at:]):
             if part:
-                connection.receive_data(part)
-                heard += events(connection)
+                heard += heard_at_once(connection, part)
         assert heard == SPEECH, f"split at {at}"
 
 
@@ -227,6 +234,40 @@ def test_any_pieces_of_the_stream_give_the_same_messages(cuts: list[int]) -> Non
             heard += events(connection)
             start = at
     assert heard == SPEECH
+
+
+def test_a_frame_each_gives_the_same_messages_the_short_way() -> None:
+    connection, heard = listener(), []
+    for message in SPEECH:
+        data = b"".join(encode_message(message))
+        sole = connection.receive_sole(data)
+        assert (sole is None) == (len(data) > LARGE_BYTES)
+        heard += heard_at_once(connection, data) if sole is None else [Message(sole.head, sole.id, (sole.payload,))]
+    assert [(each.head, each.id, bytes(each.payload)) for each in heard] == [
+        (each.head, each.id, bytes(each.payload)) for each in SPEECH
+    ]
+
+
+def test_the_short_way_is_closed_while_a_part_of_a_message_waits_and_after_an_error() -> None:
+    connection = Connection(Side.CALLEE, LIMIT)
+    inner = bytes_of(Kind.CREDIT)  # a whole message in the middle of another one is a part of that
+    outer = bytes_of(Kind.CALL, body=(inner,))
+    connection.receive_data(outer[: -len(inner)])
+    assert connection.next_event() is NEED_DATA
+    assert connection.receive_sole(inner) is None
+    connection.receive_data(inner)
+    assert [each.payload for each in events(connection)] == [inner]
+    with pytest.raises(RemoteProtocolError, match="CHUNK"):
+        connection.receive_sole(bytes_of(Kind.CHUNK))
+    assert connection.receive_sole(bytes_of(Kind.CREDIT)) is None
+    with pytest.raises(RemoteProtocolError, match="CHUNK"):
+        connection.next_event()
+
+
+def test_the_short_way_has_the_same_limit() -> None:
+    data = bytes_of(Kind.CALL)
+    assert Connection(Side.CALLEE, len(data) - HEADER.size - 1).receive_sole(data) is None
+    assert Connection(Side.CALLEE, len(data)).receive_sole(data) is not None
 
 
 def test_an_end_between_messages_is_in_order_and_inside_one_is_not() -> None:
@@ -267,10 +308,15 @@ _ORIGINALS = [bytes_of(kind, body=(b"body",)) for kind in Kind] + [
 
 
 def heard_of(data: bytes, side: Side, step: int) -> tuple[list[bytes], bool]:
-    """Return what is understood of ``data``, fed in steps (and written again), and whether it was refused."""
+    """Return what is understood of ``data``, fed in steps (and written again), and whether it was refused.
+
+    All of it in one step goes the short way, if it is one message.
+    """
     connection = listener() if side is Side.CALLER else Connection(side, LIMIT)
     heard: list[bytes] = []
     try:
+        if step >= len(data) and (sole := connection.receive_sole(data)) is not None:
+            return [b"".join(encode_message(sole))], False
         for at in range(0, len(data) + step, step):
             connection.receive_data(data[at : at + step])
             while (event := connection.next_event()) is not NEED_DATA and event is not CLOSED:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol import messages as m
 from dirtybus.protocol.frames import NATIVE, Frame, FrameBuffer
-from dirtybus.protocol.messages import Head, Kind, Message, decode_message, encode_message
+from dirtybus.protocol.messages import Head, Kind, Message, decode_message, decode_sole, encode_message
 
 ONE_OF_EACH: list[Head] = [
     m.Call(app="shop:Model", action="ask", time_left_s=1.5, window=4, attempt=2),
@@ -97,7 +97,34 @@ def test_a_head_that_goes_past_the_end_is_refused(length: int) -> None:
         decode_message(with_head(Kind.CALL, b"", length=length))
 
 
-_WITHOUT_HEAD = {Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STATUS, Kind.STOP}
+_WITHOUT_HEAD = {
+    Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STASH, Kind.STATUS, Kind.ANSWER,
+    Kind.STOP,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(_WITHOUT_HEAD))
+def test_an_empty_head_takes_no_bytes_and_is_the_same_to_its_reader(kind: Kind) -> None:
+    head = {type(head).kind: type(head) for head in ONE_OF_EACH}[kind]()
+    assert frame_of(Message(head, 1, (b"body",))).payload == bytes(4) + b"body"
+    assert decode_message(with_head(kind, b"")).head == head
+    assert decode_message(with_head(kind, b"\x80")).head == head
+
+
+@pytest.mark.parametrize("head", ONE_OF_EACH, ids=lambda head: head.kind.name)
+def test_one_whole_frame_is_read_at_once_and_anything_else_is_left_to_the_long_way(head: Head) -> None:
+    for body in (b"", b"payload"):
+        (data,) = encode_message(Message(head, 2**64 - 1, (body,) if body else ()))
+        assert isinstance(data, bytes)
+        assert decode_sole(data) == decode_message(frame_of(Message(head, 2**64 - 1, (body,))))
+        for other in (data[:-1], data[:10], b"", data + b"G", data + data, b"X" + data[1:], b"GD\x01" + data[3:]):
+            assert decode_sole(other) is None
+
+
+def test_a_sole_frame_of_a_kind_that_is_not_known_or_without_the_head_it_needs_is_left_to_the_long_way() -> None:
+    for kind in (0xFF, Kind.CALL):
+        assert decode_sole(struct.pack(">2sBBIQI", b"GD", NATIVE, kind, 4, 1, 0)) is None
+    assert decode_sole(struct.pack(">2sBBIQI", b"GD", NATIVE, Kind.REPLY, 4, 1, 1)) is None
 
 
 @pytest.mark.parametrize("kind", sorted(set(Kind) - _WITHOUT_HEAD))
