@@ -17,9 +17,12 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
-from dirtybus.protocol.frames import HEADER, LARGE_BYTES, MAGIC, NATIVE, Buffer, Frame, header
+from dirtybus.protocol.frames import HEADER, MAGIC, NATIVE, Buffer, Frame, header
+from dirtybus.protocol.spelling import spelled_out
 
 __all__ = [
+    "EMPTY_HEADS",
+    "START",
     "Answer",
     "Boot",
     "BootFailed",
@@ -48,13 +51,13 @@ __all__ = [
     "StatusAsk",
     "Stop",
     "decode_message",
-    "decode_sole",
     "encode_message",
+    "read_head",
 ]
 
 _LENGTH: Final = struct.Struct(">I")
 #: a frame's header and the length of its head, which every message begins with
-_START: Final = struct.Struct(HEADER.format + "I")
+START: Final = struct.Struct(HEADER.format + "I")
 
 
 class Kind(enum.IntEnum):
@@ -298,7 +301,8 @@ class Log(Head, frozen=True):
 
 
 _HEADS: Final[dict[int, type[Head]]] = {head.kind: head for head in Head.__subclasses__()}
-_EMPTY: Final[dict[int, Head]] = {
+#: the heads that say all by their kind, and are left out
+EMPTY_HEADS: Final[dict[int, Head]] = {
     head.kind: head() for head in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StatusAsk, Answer, Stop)
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
@@ -330,12 +334,12 @@ def encode_message(message: Message) -> list[Buffer]:
     """
     head, body = message.head, message.body
     kind = head.kind
-    packed = b"" if head == _EMPTY.get(kind) else _pack(head)
+    packed = b"" if head == EMPTY_HEADS.get(kind) else _pack(head)
     length = _LENGTH.size + len(packed)
     for part in body:
         length += part.nbytes if isinstance(part, memoryview) else len(part)
     try:
-        start = _START.pack(MAGIC, NATIVE, kind, length, message.id, len(packed))
+        start = START.pack(MAGIC, NATIVE, kind, length, message.id, len(packed))
     except struct.error:
         header(NATIVE, kind, length, message.id)  # says which number does not fit
         raise
@@ -348,43 +352,9 @@ def _pack(head: Head) -> bytes:
         try:
             return _encode_head(head)
         except UnicodeEncodeError:
-            return _encode_head(_spelled_out(msgspec.to_builtins(head)))
+            return _encode_head(spelled_out(msgspec.to_builtins(head)))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise LocalProtocolError(f"the head of a {head.kind.name} message cannot be written: {exc}") from exc
-
-
-def _spelled_out(value: object) -> object:
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case dict():
-            return {_spelled_out(key): _spelled_out(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_spelled_out(item) for item in value]
-    return value
-
-
-def decode_sole(received: bytes) -> Message | None:
-    """Return the message when ``received`` is one whole small frame and nothing else, as it nearly always is.
-
-    None says nothing: the long way, by `FrameBuffer` and `decode_message`, finds out what it is, or what is wrong.
-    """
-    size = len(received)
-    if not _START.size <= size <= LARGE_BYTES:
-        return None
-    magic, version, kind, length, call_id, head_length = _START.unpack_from(received)
-    at = _START.size + head_length
-    if length != size - HEADER.size or at > size or version != NATIVE or magic != MAGIC:
-        return None
-    if not head_length:
-        head = _EMPTY.get(kind)
-    elif (decoder := _DECODERS.get(kind)) is not None:
-        head = _decode_head(kind, decoder, memoryview(received)[_START.size : at])
-    else:
-        return None
-    if head is None:
-        return None
-    return Message(head, call_id, (received[at:],) if at < size else ())
 
 
 def decode_message(frame: Frame) -> Message:
@@ -393,24 +363,31 @@ def decode_message(frame: Frame) -> Message:
     Raises:
         RemoteProtocolError: an unknown kind, or a head that is not what its kind has.
     """
-    decoder = _DECODERS.get(frame.kind)
-    if decoder is None:
-        raise RemoteProtocolError(f"the peer sent a message of unknown kind {frame.kind:#04x}")
     payload = frame.payload
     if len(payload) < _LENGTH.size:
-        raise RemoteProtocolError(f"a {Kind(frame.kind).name} message of {len(payload)} bytes has no room for its head")
+        raise RemoteProtocolError(
+            f"a message of kind {frame.kind:#04x} and {len(payload)} bytes has no room for its head"
+        )
     (length,) = _LENGTH.unpack_from(payload)
     start = _LENGTH.size + length
     if start > len(payload):
-        raise RemoteProtocolError(f"a {Kind(frame.kind).name} head of {length} bytes goes past the end of its message")
-    head = _decode_head(frame.kind, decoder, memoryview(payload)[_LENGTH.size : start])
+        raise RemoteProtocolError(f"a head of {length} bytes goes past the end of its message, kind {frame.kind:#04x}")
+    head = read_head(frame.kind, memoryview(payload)[_LENGTH.size : start])
     body: Sequence[Buffer] = (payload[start:],) if start < len(payload) else ()
     return Message(head, frame.id, body)
 
 
-def _decode_head(kind: int, decoder: msgspec.msgpack.Decoder[Head], packed: memoryview) -> Head:
+def read_head(kind: int, packed: memoryview) -> Head:
+    """Return the head of a message of this kind.
+
+    Raises:
+        RemoteProtocolError: an unknown kind, or not what it has for a head.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise RemoteProtocolError(f"the peer sent a message of unknown kind {kind:#04x}")
     if not packed:
-        empty = _EMPTY.get(kind)
+        empty = EMPTY_HEADS.get(kind)
         if empty is None:
             raise RemoteProtocolError(f"a {Kind(kind).name} message came without its head")
         return empty

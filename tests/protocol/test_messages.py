@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol import messages as m
 from dirtybus.protocol.frames import NATIVE, Frame, FrameBuffer
-from dirtybus.protocol.messages import Head, Kind, Message, decode_message, decode_sole, encode_message
+from dirtybus.protocol.messages import Head, Kind, Message, decode_message, encode_message
+from dirtybus.protocol.sole import decode_sole
 
 ONE_OF_EACH: list[Head] = [
     m.Call(app="shop:Model", action="ask", time_left_s=1.5, window=4, attempt=2),
@@ -121,9 +122,13 @@ def test_one_whole_frame_is_read_at_once_and_anything_else_is_left_to_the_long_w
             assert decode_sole(other) is None
 
 
-def test_a_sole_frame_of_a_kind_that_is_not_known_or_without_the_head_it_needs_is_left_to_the_long_way() -> None:
-    for kind in (0xFF, Kind.CALL):
-        assert decode_sole(struct.pack(">2sBBIQI", b"GD", NATIVE, kind, 4, 1, 0)) is None
+@pytest.mark.parametrize("kind", [0xFF, Kind.CALL])
+def test_a_sole_frame_of_an_unknown_kind_or_without_the_head_it_needs_is_refused(kind: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="unknown kind 0xff|CALL message came without its head"):
+        decode_sole(struct.pack(">2sBBIQI", b"GD", NATIVE, kind, 4, 1, 0))
+
+
+def test_a_sole_frame_whose_head_goes_past_its_end_is_left_to_the_long_way() -> None:
     assert decode_sole(struct.pack(">2sBBIQI", b"GD", NATIVE, Kind.REPLY, 4, 1, 1)) is None
 
 
