@@ -356,6 +356,8 @@ class Interpreter:
 
     def _take(self, record: WorkerRecord, message: Message) -> None:
         match message.head:
+            case StashAsk():
+                self.crew.send(record.id, answer_to(message, self._stash.ask))
             case Chunk() | Progress():
                 if self.desk.pass_on(message, self._loop.time()):
                     self._feed(ports.Streamed(CallId(message.id)))
@@ -364,8 +366,6 @@ class Interpreter:
             case BootFailed() as head:
                 record.report = head
                 self._feed(ports.BootFailed(record.id))
-            case StashAsk():
-                self.crew.send(record.id, answer_to(message, self._stash.ask))
             case _:
                 self._finish(record, message)
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections import deque
+from threading import get_ident
 
 from dirtybus.errors import DirtyConnectionError, LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection
@@ -58,7 +59,7 @@ class BlockingLink:
             LocalProtocolError: it may not be sent now, or is too large, or this thread is in the middle of another
                 one (a finalizer or signal handler broke in). Nothing was sent.
         """
-        me = threading.get_ident()
+        me = get_ident()
         if me in self._inside:
             raise LocalProtocolError("this thread is in the middle of another message; send this one afterwards")
         self._inside.add(me)
@@ -137,7 +138,7 @@ class BlockingLink:
             raise
 
     def _take(self, received: bytes) -> None:
-        me = threading.get_ident()
+        me = get_ident()
         self._inside.add(me)
         try:
             with self._lock:

@@ -33,7 +33,7 @@ class _Asks:
     def __init__(self, send: Callable[[Message], None], reader: LinkReader) -> None:
         self._send = send
         self._reader = reader
-        self._lock = threading.RLock()  # a finalizer may ask while its thread is in here
+        # no lock: a finalizer may ask while its thread is in here, and each step below is one of the interpreter's own
         self._ids = itertools.count(1)
         self._open: dict[int, Settle] = {}
         self._is_closed = False
@@ -42,11 +42,10 @@ class _Asks:
         """Ask; ``settle`` is called once, by whichever thread reads. ``beside``: who asks will not read himself."""
         if beside:
             self._reader.start_thread()
-        with self._lock:
-            ask_id = next(self._ids)
-            if not self._is_closed:
-                self._open[ask_id] = settle
-        if self._is_closed:
+        ask_id = next(self._ids)
+        self._open[ask_id] = settle
+        # looked at last: `close` says that it is closed first, so one of the two finds the question
+        if self._is_closed and self._open.pop(ask_id, None) is not None:
             raise DirtyConnectionError("the owner of the stash is gone")
         try:
             self._send(ask_message(op, ask_id))
@@ -69,11 +68,34 @@ class _Asks:
 
     def close(self) -> None:
         """The owner is gone: every open question fails, and every later one."""
-        with self._lock:
-            self._is_closed = True
-            waiting, self._open = self._open, {}
-        for settle in waiting.values():
-            settle(DirtyConnectionError("the owner of the stash went away before it answered"))
+        self._is_closed = True
+        for ask_id in list(self._open):
+            if (settle := self._open.pop(ask_id, None)) is not None:
+                settle(DirtyConnectionError("the owner of the stash went away before it answered"))
+
+
+class _Wait:
+    """Where a thread waits for its answer. It sleeps only while another thread reads, so an event is seldom made."""
+
+    __slots__ = ("_woken", "reply")
+
+    def __init__(self) -> None:
+        self.reply: StashReply | DirtyError | None = None
+        self._woken: threading.Event | None = None
+
+    def settle(self, reply: StashReply | DirtyError) -> None:
+        # the reply first, then the look for a sleeper; `wait` does it the other way round, so one sees the other
+        self.reply = reply
+        if self._woken is not None:
+            self._woken.set()
+
+    def is_set(self) -> bool:
+        return self.reply is not None
+
+    def wait(self) -> None:
+        woken = self._woken = threading.Event()
+        if self.reply is None:
+            woken.wait()
 
 
 class AsksOfThread(_Asks):
@@ -86,16 +108,11 @@ class AsksOfThread(_Asks):
             StashError: the tables refused the operation.
             DirtyConnectionError: the owner is gone.
         """
-        answered = threading.Event()
-        outcome: list[StashReply | DirtyError] = []
-
-        def settle(reply: StashReply | DirtyError) -> None:
-            outcome.append(reply)
-            answered.set()
-
-        self.start(op, settle)
-        self._reader.wait_for(answered)
-        return _raise_or_return(outcome[0])
+        wait = _Wait()
+        self.start(op, wait.settle)
+        self._reader.wait_for(wait)
+        assert wait.reply is not None
+        return _raise_or_return(wait.reply)
 
 
 class AsksOfLoop:
@@ -125,8 +142,8 @@ def _settle_future(answered: asyncio.Future[StashReply | DirtyError], reply: Sta
 
 
 def _raise_or_return(outcome: StashReply | DirtyError) -> StashReply:
+    if not isinstance(outcome, DirtyError):
+        return outcome
     if isinstance(outcome, StashError | DirtyConnectionError):
         raise outcome
-    if isinstance(outcome, DirtyError):
-        raise StashError(outcome.message, outcome.details) from outcome
-    return outcome
+    raise StashError(outcome.message, outcome.details) from outcome

@@ -158,14 +158,14 @@ class Worker:
         match head:
             case Call():
                 self._accept(message.id, head, message)
+            case Answer() | Refusal():
+                self._asks.settle(message)
             case Cancel():
                 if job := self._jobs.get(message.id):
                     job.cancel()
             case Credit():
                 if job := self._jobs.get(message.id):
                     job.credits.give(head.chunks)
-            case Answer() | Refusal():
-                self._asks.settle(message)
             case Stop():
                 self._stop_serving()
 

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from dirtybus.errors import DirtyError
 from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 
-__all__ = ["LinkReader"]
+__all__ = ["Fact", "LinkReader"]
+
+
+class Fact(Protocol):
+    """What a thread waits for: a `threading.Event`, or what is cheaper to make."""
+
+    def is_set(self) -> bool: ...
+    def wait(self) -> object: ...
 
 
 class LinkReader:
@@ -62,13 +70,14 @@ class LinkReader:
         elif self._link.has_news():
             self.read()
 
-    def wait_for(self, fact: threading.Event) -> None:
+    def wait_for(self, fact: Fact) -> None:
         """Wait until ``fact`` is set by something that is taken."""
         if threading.get_ident() != self._main:
             self.start_thread()
         while not (fact.is_set() or self.has_thread) and self.read():
             pass
-        fact.wait()
+        if not fact.is_set():
+            fact.wait()
 
     def _read_on(self) -> None:
         with self._turn:  # the main thread may be in the middle of a read
