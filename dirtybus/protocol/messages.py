@@ -303,7 +303,7 @@ class Log(Head, frozen=True):
 _HEADS: Final[dict[int, type[Head]]] = {head.kind: head for head in Head.__subclasses__()}
 #: the heads that say all by their kind, and are left out
 EMPTY_HEADS: Final[dict[int, Head]] = {
-    head.kind: head() for head in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StatusAsk, Answer, Stop)
+    h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StatusAsk, Stop)
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
 _encode_head: Final = msgspec.msgpack.Encoder().encode

@@ -99,8 +99,7 @@ def test_a_head_that_goes_past_the_end_is_refused(length: int) -> None:
 
 
 _WITHOUT_HEAD = {
-    Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STASH, Kind.STATUS, Kind.ANSWER,
-    Kind.STOP,
+    Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STASH, Kind.STATUS, Kind.STOP,
 }  # fmt: skip
 
 
