@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.plan import FULL, QUICK, SUITES, Plan
 from benchmarks.roster import Contestant, named
 
-__all__ = ["Options", "read_options"]
+__all__ = ["Options", "read_options", "rounds_of"]
 
 _MAX_ROUNDS = 100
 
@@ -34,7 +34,7 @@ def read_options(argv: Sequence[str]) -> Options:
     size.add_argument("--quick", action="store_true", help="the default: 3 rounds, 1 and 8 callers, within 90 s")
     size.add_argument("--full", action="store_true", help="5 rounds, 1, 8 and 64 callers, 1 and 2 workers: 15 minutes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows there as well")
-    parser.add_argument("--rounds", metavar="N", type=_rounds, help="visit each contestant so often")
+    parser.add_argument("--rounds", metavar="N", type=rounds_of, help="visit each contestant so often")
     parser.add_argument("--suite", choices=SUITES, action="append", default=[], help="only this; may be repeated")
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="only contestants called so; may be repeated"
@@ -50,7 +50,8 @@ def read_options(argv: Sequence[str]) -> Options:
     return Options(plan=plan, contestants=contestants, json_path=given.json)
 
 
-def _rounds(text: str) -> int:
+def rounds_of(text: str) -> int:
+    """Read how many rounds there are to be."""
     if not text.isdecimal() or not 1 <= int(text) <= _MAX_ROUNDS:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {_MAX_ROUNDS}, not {text!r}")
     return int(text)

@@ -23,7 +23,7 @@ from benchmarks.roster import Contestant
 from benchmarks.rows import Finding, Placed
 from benchmarks.visit import FOUND, Order
 
-__all__ = ["VisitFailed", "run_rounds", "visit"]
+__all__ = ["VisitFailed", "carry_out", "run_rounds", "visit"]
 
 _ROOT = Path(__file__).parent.parent
 _GONE_WITHIN_S = 5.0
@@ -67,7 +67,7 @@ def visit(contestant: Contestant, plan: Plan, workers: int) -> list[Finding]:
     Raises:
         VisitFailed: it failed, took too long, or left processes behind.
     """
-    with tempfile.TemporaryDirectory(prefix="dirtybus-bench-") as place, tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryDirectory(prefix="dirtybus-bench-") as place:
         order = Order(
             subject=contestant.subject,
             place=place,
@@ -78,17 +78,23 @@ def visit(contestant: Contestant, plan: Plan, workers: int) -> list[Finding]:
             bounds=plan.bounds,
             limit_s=plan.visit_limit_s,
         )
-        why = _carry_out(order, errors)
+        why = carry_out("benchmarks.visit", [order.to_text()], limit_s=order.limit_s)
         if why is not None:
-            raise VisitFailed(f"{contestant.name} with {workers} workers {why}{_last_words(errors)}")
+            raise VisitFailed(f"{contestant.name} with {workers} workers {why}")
         return [Finding(**found) for found in json.loads((Path(place) / FOUND).read_text(encoding="utf-8"))]
 
 
-def _carry_out(order: Order, errors: TextIO) -> str | None:
-    """Run the visit; return what went wrong, or None."""
+def carry_out(module: str, arguments: Sequence[str], *, limit_s: float) -> str | None:
+    """Run ``python -m module`` until it and all that it started are gone; return what went wrong, or None."""
+    with tempfile.TemporaryFile("w+") as errors:
+        why = _run([sys.executable, "-m", module, *arguments], limit_s, errors)
+        return None if why is None else why + _last_words(errors)
+
+
+def _run(command: Sequence[str], limit_s: float, errors: TextIO) -> str | None:
     # a session of its own: what it starts is in its process group, and a terminal's Ctrl-C does not reach it
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.visit", order.to_text()],
+        command,
         cwd=_ROOT,
         stdin=subprocess.DEVNULL,
         stdout=errors,
@@ -96,9 +102,9 @@ def _carry_out(order: Order, errors: TextIO) -> str | None:
         start_new_session=True,
     )
     try:
-        code = process.wait(order.limit_s)
+        code = process.wait(limit_s)
     except subprocess.TimeoutExpired:
-        return f"was not done within {order.limit_s:g} s and was killed"
+        return f"was not done within {limit_s:g} s and was killed"
     finally:
         had_left = _is_group_gone(process.pid, within_s=_GONE_WITHIN_S if process.returncode is not None else 0.0)
         _end_group(process)

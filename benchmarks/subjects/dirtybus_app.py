@@ -23,3 +23,16 @@ class Bench(DirtyApp):
 
     def work(self, token: str) -> str:
         return faulty.work(token)
+
+    def measure_stash(self, plan: dict[str, Any]) -> list[Any]:
+        # not on top: what measures the stash is not what other benchmarks load
+        from benchmarks.stash_load import StashPlan, measure_sync
+        from dirtybus import stash
+
+        return measure_sync(stash, StashPlan(**plan))
+
+    async def measure_stash_async(self, plan: dict[str, Any]) -> list[Any]:
+        from benchmarks.stash_load import StashPlan, measure_async
+        from dirtybus import stash
+
+        return await measure_async(stash.aio, StashPlan(**plan))

@@ -24,3 +24,11 @@ class Bench(DirtyApp):  # type: ignore[misc]  # gunicorn has no types
 
     def work(self, token: str) -> str:
         return faulty.work(token)
+
+    def measure_stash(self, plan: dict[str, Any]) -> list[Any]:
+        # not on top: what measures the stash is not what other benchmarks load
+        from gunicorn.dirty import stash
+
+        from benchmarks.stash_load import StashPlan, measure_sync
+
+        return measure_sync(stash, StashPlan(**plan))
