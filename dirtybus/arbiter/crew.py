@@ -136,7 +136,7 @@ class Crew:
         try:
             child = await self._spawner.spawn(
                 config,
-                lambda message: self._take(record, message),
+                partial(self._take, record),
                 lambda line: self._hear(record, line),
                 lambda status: self._bury(record, status),
             )

@@ -67,7 +67,16 @@ class BlockingLink:
             with self._sending:
                 with self._lock:
                     parts = self._connection.send(message)
-                self._send_parts(parts)
+                try:
+                    if len(parts) == 1:
+                        self._sock.sendall(parts[0])
+                    else:
+                        self._write(parts)
+                except OSError as exc:
+                    raise DirtyConnectionError(f"the link broke while sending: {exc.strerror or exc}") from exc
+                except BaseException:
+                    self._shut_down()
+                    raise
         finally:
             self._inside.discard(me)
 
@@ -93,10 +102,13 @@ class BlockingLink:
 
         Raises as `receive`.
         """
-        while not self._ready and not self._is_over():
+        ready = self._ready
+        while not (ready or self._is_over()):
             self._receive_some()
-        messages = list(self._ready)
-        self._ready.clear()
+        if len(ready) == 1:
+            return [ready.popleft()]
+        messages = list(ready)
+        ready.clear()
         return messages
 
     def has_news(self) -> bool:
@@ -129,45 +141,35 @@ class BlockingLink:
         return bool(self._poller.poll(left_ms))
 
     def _receive_some(self) -> None:
+        me = get_ident()
         try:
-            self._take(self._sock.recv(_RECEIVE_BYTES))
+            received = self._sock.recv(_RECEIVE_BYTES)
+            self._inside.add(me)
+            with self._lock:
+                message = self._connection.receive_sole(received)
+                if message is not None:
+                    self._ready.append(message)
+                else:
+                    self._take(received)
+        except RemoteProtocolError as exc:
+            self._error = exc
         except OSError as exc:
             raise DirtyConnectionError(f"the link broke: {exc.strerror or exc}") from exc
         except BaseException:
             self._shut_down()
             raise
-
-    def _take(self, received: bytes) -> None:
-        me = get_ident()
-        self._inside.add(me)
-        try:
-            with self._lock:
-                if received and (message := self._connection.receive_sole(received)) is not None:
-                    self._ready.append(message)
-                    return
-                self._connection.receive_data(received)
-                while (event := self._connection.next_event()) is not NEED_DATA:
-                    if event is CLOSED:
-                        self._closed = True
-                        return
-                    self._ready.append(event)
-        except RemoteProtocolError as exc:
-            self._error = exc
         finally:
             self._inside.discard(me)
 
-    def _send_parts(self, parts: list[Buffer]) -> None:
-        try:
-            self._write(parts)
-        except OSError as exc:
-            raise DirtyConnectionError(f"the link broke while sending: {exc.strerror or exc}") from exc
-        except BaseException:
-            self._shut_down()
-            raise
+    def _take(self, received: bytes) -> None:
+        self._connection.receive_data(received)
+        while (event := self._connection.next_event()) is not NEED_DATA:
+            if event is CLOSED:
+                self._closed = True
+                return
+            self._ready.append(event)
 
     def _write(self, parts: list[Buffer]) -> None:
-        if len(parts) == 1:
-            return self._sock.sendall(parts[0])
         rest = [memoryview(part).cast("B") for part in parts if len(part)]
         while rest:
             sent = self._sock.sendmsg(rest[:_MAX_PARTS])
@@ -175,4 +177,3 @@ class BlockingLink:
                 sent -= len(rest.pop(0))
             if sent:
                 rest[0] = rest[0][sent:]
-        return None

@@ -58,13 +58,12 @@ class _Asks:
         settle = self._open.pop(message.id, None)
         if settle is None:
             return
-        if isinstance(message.head, Refusal):
-            settle(DirtyError.from_dict(message.head.error))
-        else:
-            try:
-                settle(reply_of(message))
-            except DirtyError as exc:
-                settle(exc)
+        head = message.head
+        try:
+            reply = DirtyError.from_dict(head.error) if isinstance(head, Refusal) else reply_of(message)
+        except DirtyError as exc:
+            reply = exc
+        settle(reply)
 
     def close(self) -> None:
         """The owner is gone: every open question fails, and every later one."""

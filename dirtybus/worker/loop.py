@@ -65,7 +65,7 @@ class Worker:
         self._side_loop = SideLoop(self._reader.start_thread)
         self._host = AppHost(boot.apps, self._side_loop.wait_for, self._tell_step)
         self._runner = Runner(self._host, self._side_loop, self._send, claims.claim, self._reader)
-        self._asks = AsksOfThread(self._send, self._reader)
+        self._asks = AsksOfThread(link.send, self._reader)
         self._logs = LogForwarder(self._send, boot.log_level)
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: dict[int, Job] = {}

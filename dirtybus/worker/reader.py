@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Protocol
 
 from dirtybus.errors import DirtyError
@@ -40,7 +41,7 @@ class LinkReader:
         self._on_end = on_end
         self._turn = threading.Lock()
         self._starting = threading.Lock()
-        self._main = threading.get_ident()
+        self._main = get_ident()
         self._has_ended = False
         self.has_thread = False
 
@@ -65,19 +66,19 @@ class LinkReader:
         """Take what has come, without waiting. From a thread other than the main one, it calls for a reader."""
         if self.has_thread:
             return
-        if threading.get_ident() != self._main:
+        if get_ident() != self._main:
             self.start_thread()
         elif self._link.has_news():
             self.read()
 
     def wait_for(self, fact: Fact) -> None:
         """Wait until ``fact`` is set by something that is taken."""
-        if threading.get_ident() != self._main:
+        if get_ident() != self._main:
             self.start_thread()
-        while not (fact.is_set() or self.has_thread) and self.read():
-            pass
-        if not fact.is_set():
-            fact.wait()
+        while not fact.is_set():
+            if self.has_thread or not self.read():
+                fact.wait()
+                return
 
     def _read_on(self) -> None:
         with self._turn:  # the main thread may be in the middle of a read
@@ -89,15 +90,16 @@ class LinkReader:
             messages = self._link.receive_now()
         except DirtyError:
             messages = []  # a broken link ends like a closed one
+        if not messages:
+            self._end()
+            return False
         try:
             for message in messages:
                 self._take(message)
         except BaseException:
             self._end()  # a defect of ours: a worker that hears nothing must not stay
             raise
-        if not messages:
-            self._end()
-        return bool(messages)
+        return True
 
     def _end(self) -> None:
         if not self._has_ended:
