@@ -47,14 +47,23 @@ class Waiter:
         self.messages: deque[Message] = deque()
         self.is_waiting = False
         self.is_sent = True
-        self._wake = threading.Semaphore(0)
+        # made when it is to be slept on: the only thread of a channel leads, and never sleeps
+        self._wake: threading.Semaphore | None = None
+
+    def prepare(self) -> None:
+        """Say, under the channel's lock, that `sleep` follows: each `notify` from now on ends it."""
+        self.is_waiting = True
+        if self._wake is None:
+            self._wake = threading.Semaphore(0)
 
     def notify(self) -> None:
         """Let the waiting thread look: a message came, or the lead is free."""
-        self._wake.release()
+        if self._wake is not None:
+            self._wake.release()
 
     def sleep(self, timeout_s: float | None) -> None:
         """Wait for `notify`, at most so long."""
+        assert self._wake is not None
         self._wake.acquire(timeout=timeout_s)
 
 
@@ -147,7 +156,10 @@ class SyncChannel:
                     break
                 leads = not self._is_led
                 self._is_led = True
-                waiter.is_waiting = not leads
+                if leads:
+                    waiter.is_waiting = False
+                else:
+                    waiter.prepare()
             if leads:
                 try:
                     self._read(left)
