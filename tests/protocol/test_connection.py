@@ -257,6 +257,10 @@ def test_the_short_way_is_closed_while_a_part_of_a_message_waits_and_after_an_er
     assert connection.receive_sole(inner) is None
     connection.receive_data(inner)
     assert [each.payload for each in events(connection)] == [inner]
+    connection.receive_data(inner + inner)
+    assert connection.next_event() is not NEED_DATA
+    assert connection.receive_sole(inner) is None, "it would overtake the second one"
+    assert len(events(connection)) == 1
     with pytest.raises(RemoteProtocolError, match="CHUNK"):
         connection.receive_sole(bytes_of(Kind.CHUNK))
     assert connection.receive_sole(bytes_of(Kind.CREDIT)) is None

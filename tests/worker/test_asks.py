@@ -163,6 +163,8 @@ def test_no_question_is_left_waiting_when_the_end_comes_in_the_middle_of_asking(
         asker.join(WAIT_S)
         assert not asker.is_alive()
     assert len(errors) == 4
+    with pytest.raises(DirtyConnectionError):  # although the owner would answer
+        ends.ask(b"late")
 
 
 def test_an_answer_that_comes_twice_or_to_nobody_is_dropped(ends: Ends) -> None:
