@@ -20,7 +20,7 @@ from benchmarks.stash_rows import stash_table, summarise
 from benchmarks.subjects.stashes import STASHES
 from benchmarks.visit import FOUND
 
-__all__ = ["main", "visit"]
+__all__ = ["main", "missing_of", "visit"]
 
 QUICK = StashPlan(calls=20_000, span_s=0.25)
 FULL = StashPlan(calls=200_000, span_s=1.5)
@@ -31,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
     """Visit every contestant in each round, in another order each time; return 1 when one could not be visited."""
     given = _read(argv)
     left = [name for name in STASHES if any(part.casefold() in name.casefold() for part in given.only or [""])]
-    for name in [name for name in left if (missing := _missing(name))]:
-        print(f"skipped: {name}, as {' and '.join(missing)} is not installed", flush=True)
+    for name in [name for name in left if missing_of(STASHES[name][1])]:
+        print(f"skipped: {name}, as {' and '.join(missing_of(STASHES[name][1]))} is not installed", flush=True)
         left.remove(name)
     print(f"machine: {os.cpu_count()} cores, {_load()} before", flush=True)
     began_at, failed, rounds = time.monotonic(), False, []
@@ -71,8 +71,9 @@ def visit(name: str, plan: StashPlan) -> list[Found]:
         return found
 
 
-def _missing(name: str) -> list[str]:
-    return [module for module in STASHES[name][1] if not _is_there(module)]
+def missing_of(modules: Sequence[str]) -> list[str]:
+    """Return those of ``modules`` that are not installed."""
+    return [module for module in modules if not _is_there(module)]
 
 
 def _is_there(module: str) -> bool:
