@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -140,7 +141,7 @@ def _read(view: memoryview, resolve: Resolver) -> Any:
     if not view:
         raise RemoteProtocolError("the body is empty; even None has two bytes")
     if view[0] == _PLAIN[0]:
-        reader = _SHARED_READERS.get(resolve) or Reader(resolve)
+        reader = _shared_reader(resolve)
         return _decoded(reader, view[1:])
     if view[0] != _WITH_BUFFERS:
         raise RemoteProtocolError(f"the body is of unknown layout {view[0]}")
@@ -200,6 +201,5 @@ def _too_deep() -> DirtyError:
 
 
 _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset})
-_SHARED_READERS: Final[dict[Resolver, Reader]] = {
-    resolve: Reader(resolve) for resolve in (loaded_types, importable_types)
-}
+# made once for each way to find classes: a reader costs more than reading a small body; few, as a caller may make many
+_shared_reader: Final = lru_cache(maxsize=16)(Reader)
