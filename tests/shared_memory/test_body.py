@@ -58,6 +58,12 @@ def test_many_parts_are_written_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert made(*parts).read_bytes() == b"".join(parts)
 
 
+def test_a_body_is_read_wholly_however_little_one_read_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    body, pread = made(), os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 5), offset))
+    assert body.read_bytes() == WHOLE
+
+
 def test_an_empty_body_is_none() -> None:
     assert SharedBody.of([]) is None
     assert SharedBody.of([b"", memoryview(b"")]) is None

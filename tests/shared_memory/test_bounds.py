@@ -103,6 +103,26 @@ def test_a_system_without_sealed_memory_says_so(monkeypatch: pytest.MonkeyPatch)
     assert SharedBody.of(PARTS) is None
 
 
+def test_a_system_without_proc_has_bodies_that_nobody_could_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: str) -> os.stat_result:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    monkeypatch.setattr(os, "stat", missing)
+    shared_memory._device.cache_clear()
+    is_there, body = is_available(), SharedBody.of(PARTS)
+    monkeypatch.undo()
+    assert not is_there
+    assert body is None
+
+
+def test_a_body_is_not_to_be_executed() -> None:
+    try:
+        os.close(os.memfd_create("other", SEALABLE | shared_memory._MFD_NOEXEC_SEAL))
+    except OSError:
+        pytest.skip("this kernel does not know the flag")
+    assert not os.fstat(made().ref().fd).st_mode & 0o111
+
+
 def test_a_kernel_that_does_not_know_our_flag_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
     create = os.memfd_create
 
@@ -141,7 +161,7 @@ def test_to_let_go_is_to_close() -> None:
 def test_a_writer_that_is_killed_leaves_nothing() -> None:
     chance = random.Random(7)
     outlived = 0
-    for _ in range(12):
+    for _ in range(8):
         writer = Peer("flood")
         refs, bodies = [], []
         for _ in range(chance.randrange(1, 60)):

@@ -28,6 +28,11 @@ def test_memory_that_is_wholly_sealed_is_taken() -> None:
         assert opened(ref).read_bytes() == b"content"
 
 
+def test_memory_without_content_is_refused() -> None:
+    with file_of(memory_file(b"", ALL_SEALS)) as ref:
+        assert SharedBody.open(msgspec.structs.replace(ref, size_bytes=0)) is None
+
+
 def test_memory_of_another_name_is_refused() -> None:
     with file_of(memory_file(b"content", ALL_SEALS, name="other")) as ref:
         assert SharedBody.open(ref) is None
