@@ -50,6 +50,9 @@ _WHERE = {
     "ReloadRequested": "events",
     "ScaleRequested": "events",
     "ShutdownRequested": "events",
+    "StashChanged": "events",
+    "StashConfig": "config",
+    "TableConfig": "config",
     "Unavailable": "errors",
     "WorkerExited": "events",
     "WorkerLost": "errors",
@@ -97,6 +100,8 @@ if TYPE_CHECKING:
     from dirtybus.config import AppSpec as AppSpec
     from dirtybus.config import DirtyConfig as DirtyConfig
     from dirtybus.config import GateConfig as GateConfig
+    from dirtybus.config import StashConfig as StashConfig
+    from dirtybus.config import TableConfig as TableConfig
     from dirtybus.errors import ActionNotFound as ActionNotFound
     from dirtybus.errors import AppBroken as AppBroken
     from dirtybus.errors import BootFailed as BootFailed
@@ -128,6 +133,7 @@ if TYPE_CHECKING:
     from dirtybus.events import ReloadRequested as ReloadRequested
     from dirtybus.events import ScaleRequested as ScaleRequested
     from dirtybus.events import ShutdownRequested as ShutdownRequested
+    from dirtybus.events import StashChanged as StashChanged
     from dirtybus.events import WorkerExited as WorkerExited
     from dirtybus.events import WorkerReady as WorkerReady
     from dirtybus.events import WorkerSpawned as WorkerSpawned

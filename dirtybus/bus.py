@@ -22,8 +22,8 @@ from dirtybus.locker import DropReason, ProcessLocker
 from dirtybus.outcome import ChunkReader
 from dirtybus.services import GateService, SignalService, WorkerService
 from dirtybus.stash import AsyncStash, Stash
-from dirtybus.stash.port import AsyncLocalPort
-from dirtybus.stash.tables import StashTables
+from dirtybus.stash.keeper import Keeper
+from dirtybus.stash.port import AsyncLocalPort, LocalPort
 from dirtybus.stash_service import StashService
 
 __all__ = ["DirtyBus"]
@@ -52,10 +52,10 @@ class DirtyBus:
         if config is not None and settings:
             raise TypeError(f"give a DirtyConfig or settings by keyword, not both: {', '.join(settings)}")
         self.config = config or DirtyConfig.of(*settings.pop("apps", ()), **settings)
-        self._tables = StashTables()
-        self.arbiter = Arbiter(self.config, tables=self._tables, observer=self._observe)
+        keeper = Keeper(self.config.stash)
+        self.arbiter = Arbiter(self.config, stash=keeper, observer=self._observe)
         self.arbiter.on_stop = lambda why: self.post(ShutdownRequested(why))
-        port = self.arbiter.stash_port
+        self._port = port = LocalPort(keeper)
         #: the shared tables, for tasks and for plain code in this process
         self.stash = AsyncStash(AsyncLocalPort(port))
         self.stash_sync = Stash(port)
@@ -97,12 +97,12 @@ class DirtyBus:
         # after graia's own dispatchers, which must be entered before anything that can stop or wait
         broadcast.prelude_dispatchers.append(self.locker)
         self._bridge.attach()
-        stash.bind(self.arbiter.stash_port, async_port=AsyncLocalPort(self.arbiter.stash_port))
+        stash.bind(self._port, async_port=AsyncLocalPort(self._port))
         workers = WorkerService(self.arbiter, broadcast, self._settings_of_now)
         self.arbiter.on_reload = workers.reload
         for service in (
             SignalService(self.arbiter, broadcast),
-            StashService(self._tables, partial(stash.unbind, self.arbiter.stash_port)),
+            StashService(self.arbiter.stash, partial(stash.unbind, self._port), self._bridge.tell),
             ArbiterService(self.arbiter),
             workers,
             GateService(self.locker, self.arbiter, broadcast, self.config),

@@ -30,6 +30,7 @@ __all__ = [
     "Draining",
     "EncodeError",
     "GateClosed",
+    "LeaseHeld",
     "LeaseLost",
     "LocalProtocolError",
     "MissingExtra",
@@ -37,9 +38,11 @@ __all__ = [
     "ProtocolError",
     "QueueFull",
     "RemoteProtocolError",
+    "StashConflict",
     "StashError",
     "StashFull",
     "StashKeyNotFoundError",
+    "StashNotStored",
     "StashTableNotFoundError",
     "Unavailable",
     "WorkerLost",
@@ -476,6 +479,24 @@ class StashFull(StashError):
     """The table is at its bound and evicts nothing."""
 
     code = "stash_full"
+
+
+class StashConflict(StashError):
+    """Something that the transaction had looked at was changed meanwhile; nothing of it was done: begin it again."""
+
+    code = "stash_conflict"
+
+
+class StashNotStored(StashError):
+    """It was done in memory, and could not be written to disk; that is tried again."""
+
+    code = "stash_not_stored"
+
+
+class LeaseHeld(StashError):
+    """Somebody else holds the lease, the lock, or all places of the semaphore."""
+
+    code = "lease_held"
 
 
 class LeaseLost(StashError):

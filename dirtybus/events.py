@@ -293,6 +293,32 @@ class CircuitClosed(LifecycleEvent):
         self.app = app
 
 
+class StashChanged(LifecycleEvent):
+    """A table of the stash whose rules say ``watch`` was changed.
+
+    ``kind`` is ``put``, ``deleted``, ``expired`` or ``evicted``, or of the whole table ``cleared`` or ``dropped``; or
+    ``gap``: ``lost`` changes went by untold, as there were more than the bus could be told of. ``key`` is None of a
+    whole table, and of a key whose class the owner has not loaded: ``key_bytes`` has it as it is stored.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        kind: str,
+        *,
+        key: Any = None,
+        key_bytes: bytes | None = None,
+        version: int = 0,
+        lost: int | None = None,
+    ) -> None:
+        self.table = table
+        self.kind = kind
+        self.key = key
+        self.key_bytes = key_bytes
+        self.version = version
+        self.lost = lost
+
+
 class DrainBegun(LifecycleEvent):
     """The end has begun, and the bus is not ready any more. New work is refused once its listeners have ended.
 

@@ -1,54 +1,62 @@
-"""StashService: the tables of shared state outlive everybody who uses them. Must never learn what is in them."""
+"""StashService: shared state outlives everybody who uses it. Must never learn what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
 
 from loguru import logger
 
+from dirtybus.events import StashChanged
 from dirtybus.services.base import DirtyService
+from dirtybus.services.reporter import Reporter
+from dirtybus.stash.host import StashHost
+from dirtybus.stash.keeper import Keeper
 
-__all__ = ["StashService", "Tables"]
-
-
-class Tables(Protocol):
-    """Whoever has the tables."""
-
-    def tables(self) -> list[str]: ...
-
-    @property
-    def size_bytes(self) -> int: ...
+__all__ = ["StashService"]
 
 
-AnyTables = TypeVar("AnyTables", bound=Tables)
-
-
-class StashService(DirtyService, Generic[AnyTables]):
+class StashService(DirtyService):
     """Prepared before the first app can ask for a table, cleaned up after the last one has left.
 
-    Whoever needs the tables until its own end puts ``dirtybus.stash`` into its ``required``. The tables stay readable
+    Whoever needs the stash until its own end puts ``dirtybus.stash`` into its ``required``. The tables stay readable
     after the application has ended.
 
     Args:
-        tables: the tables.
+        keeper: keeps the tables.
         release: called at the end, perhaps twice: nobody is to find the way to the tables any more.
+        tell: puts changes on the bus.
     """
 
     id = "dirtybus.stash"
 
-    def __init__(self, tables: AnyTables, release: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        release: Callable[[], object] = lambda: None,
+        tell: Callable[[StashChanged], object] = lambda _: None,
+    ) -> None:
         super().__init__()
-        self.tables = tables
+        self._reporter = Reporter(keeper.news, tell)
+        self._keeper = keeper
+        self._host = StashHost(keeper)
         self._release = release
 
     async def start(self) -> None:
-        if names := self.tables.tables():
+        self._reporter.start()
+        await self._host.start()
+        if names := self._keeper.state.tables.names():
             logger.info("the stash has {} tables from before: {}", len(names), ", ".join(names))
 
     async def drain(self, within_s: float) -> None:
-        logger.debug("the stash ends with {} tables of {} bytes", len(self.tables.tables()), self.tables.size_bytes)
-        self._release()
+        tables = self._keeper.state.tables
+        logger.debug("the stash ends with {} tables of {} bytes", len(tables.names()), tables.size_bytes)
+        try:
+            await self._host.stop(within_s)
+        finally:
+            self._reporter.stop()
+            self._release()
 
     def kill(self) -> None:
+        self._host.kill()
+        self._reporter.stop()
         self._release()

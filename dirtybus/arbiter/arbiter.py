@@ -22,14 +22,16 @@ from dirtybus.config import DirtyConfig
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
-from dirtybus.stash.port import LocalPort
-from dirtybus.stash.tables import StashTables
+from dirtybus.stash.host import StashHost
+from dirtybus.stash.keeper import Keeper
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["Arbiter"]
 
 Observer = Callable[[LifecycleEvent], object]
 _HEAD_ROOM_BYTES = 4096
+#: for the last changes of a stash that is ours to be written
+_STASH_WITHIN_S = 10.0
 #: more than one machine can use; a slip of the finger must not start a million processes
 _MOST_WORKERS = 1024
 
@@ -41,7 +43,7 @@ class Arbiter(LocalCaller):
 
     Args:
         config: what to serve and how.
-        tables: the stash that workers reach; a new one by default.
+        stash: the stash that workers reach, which its owner starts and stops; by default a new one, ours.
         spawner: starts the processes; real ones by default.
         observer: told of each change in the life of the workers, in the loop's thread.
     """
@@ -50,18 +52,19 @@ class Arbiter(LocalCaller):
         self,
         config: DirtyConfig,
         *,
-        tables: StashTables | None = None,
+        stash: Keeper | None = None,
         spawner: Spawner | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.config = config
-        self.stash_port = LocalPort(tables if tables is not None else StashTables())
+        self.stash = stash or Keeper(config.stash)
+        self._stash_host = StashHost(self.stash) if stash is None else None
         self._spawner: Spawner = spawner or ProcessSpawner()
         self._observer = observer
         self._hooks = OwnerHooks(config.hooks)
         self._interpreter = Interpreter(
             self._spawner,
-            self.stash_port,
+            self.stash,
             observe=self._observe,
             on_commit=self._adopt,
             on_defect=self._note_defect,
@@ -121,6 +124,8 @@ class Arbiter(LocalCaller):
         if not self.config.apps and self.config.workers:
             raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
         self._observe(ArbiterStarting())
+        if self._stash_host is not None:
+            await self._stash_host.start()
         directory = await inspect_directory(self._spawner, self.config)
         await self._interpreter.man(Edition(self.config, directory))
 
@@ -214,6 +219,8 @@ class Arbiter(LocalCaller):
         await self._interpreter.close()
         if self._door is not None:
             self._door.close()
+        if self._stash_host is not None:
+            await self._stash_host.stop(_STASH_WITHIN_S)
 
     def kill(self) -> None:
         """Kill every worker and fail every open call, now, without awaiting. May be called twice, in any thread."""
@@ -270,7 +277,7 @@ class Arbiter(LocalCaller):
         told = status_of(
             self.config.name, state, interpreter.snapshot(), interpreter.crew, self.ledger, now=interpreter.now()
         )
-        return {**told, "ready": self.is_ready}
+        return {**told, "ready": self.is_ready, "stash": self.stash.summary()}
 
     def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         """Carry out an order of a client: ``scale`` with ``workers``, ``reload``, or ``stop``.

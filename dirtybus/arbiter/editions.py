@@ -12,7 +12,7 @@ from dirtybus.errors import ConfigError
 __all__ = ["Edition", "Editions", "check_reloadable"]
 
 #: what is bound to the owner's process or to links that exist
-_FIXED: Final = ("socket", "name", "gate", "max_payload_bytes")
+_FIXED: Final = ("socket", "name", "gate", "stash", "max_payload_bytes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from dirtybus.config import DirtyConfig
@@ -11,14 +11,16 @@ from dirtybus.protocol.codec import decode_body, encode_body
 from dirtybus.protocol.gd1_messages import Manage, ManageVerb, StashAsk, StashVerb
 from dirtybus.stash.glob import compile_glob
 from dirtybus.stash.key import key_bytes
-from dirtybus.stash.ops import StashOp, StashReply
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
+from dirtybus.stash.ops_entries import Delete, Exists, Get, Put
+from dirtybus.stash.ops_many import Clear, DeleteTable, Ensure, Info, Page, Tables
 
 __all__ = ["SERVER", "Managed", "managed", "stash_op", "stash_result", "status_result"]
 
 #: By this name in the status a client of ours knows that it may speak natively.
 SERVER: Final = "dirtybus"
 _VERBS: Final[Mapping[int, str]] = {verb: verb.name.lower() for verb in StashVerb}
-_KEYED: Final = frozenset({"put", "get", "delete"})
 _ALWAYS_TRUE: Final = frozenset({"put", "clear", "ensure"})
 #: More at once is a slip of the finger, and each one is a process.
 _MOST_WORKERS_AT_ONCE: Final = 256
@@ -45,14 +47,22 @@ def stash_op(ask: StashAsk) -> StashOp:
     verb = _VERBS.get(ask.verb)
     if verb is None:
         raise StashError(f"there is no stash operation {ask.verb}; there are 1 (put) to {len(_VERBS)} (exists)")
-    # gunicorn leaves a key or value of None out of the message, so for put and get no key is the key None
-    has_key = verb in _KEYED or (verb == "exists" and ask.key is not None)
-    return StashOp(
-        verb,
-        ask.table,
-        key_bytes(_hashable(ask.key)) if has_key else None,
-        b"".join(encode_body(ask.value, root="value")) if verb == "put" else None,
-    )
+    return _OPS[verb](ask)
+
+
+# gunicorn leaves a key or value of None out of the message, so for put, get and delete no key is the key None
+_OPS: Final[Mapping[str, Callable[[StashAsk], StashOp]]] = {
+    "put": lambda ask: Put(ask.table, _key(ask), b"".join(encode_body(ask.value, root="value"))),
+    "get": lambda ask: Get(ask.table, _key(ask)),
+    "delete": lambda ask: Delete(ask.table, _key(ask)),
+    "exists": lambda ask: Exists(ask.table, None if ask.key is None else _key(ask)),
+    "keys": lambda ask: Page(ask.table, most=10_000),
+    "clear": lambda ask: Clear(ask.table),
+    "info": lambda ask: Info(ask.table),
+    "ensure": lambda ask: Ensure(ask.table),
+    "delete_table": lambda ask: DeleteTable(ask.table),
+    "tables": lambda _: Tables(),
+}
 
 
 def stash_result(ask: StashAsk, reply: StashReply) -> Any:
@@ -83,6 +93,10 @@ def _matching(reply: StashReply, pattern: str | None) -> list[Any]:
         return keys
     glob = compile_glob(pattern)
     return [key for key in keys if glob.fullmatch(str(key))]
+
+
+def _key(ask: StashAsk) -> bytes:
+    return key_bytes(_hashable(ask.key))
 
 
 def _hashable(key: object) -> object:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from dirtybus import log
 from dirtybus.arbiter.calls import Request, next_caller
 from dirtybus.arbiter.gd1_call import Gd1Call
@@ -24,8 +26,10 @@ from dirtybus.protocol import gd1_messages as gd1
 from dirtybus.protocol.arguments import encode_arguments
 from dirtybus.protocol.frames import GD1, LARGE_BYTES, Frame, FrameBuffer
 from dirtybus.protocol.gd1 import MAX_PAYLOAD_BYTES, decode_message, encode_message
-from dirtybus.stash.ops import StashOp, StashReply
-from dirtybus.stash.port import LocalPort
+from dirtybus.stash.keeper import Keeper
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
+from dirtybus.stash.ops_many import Page
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["Gd1Arbiter", "Gd1Session"]
@@ -35,7 +39,7 @@ class Gd1Arbiter(Protocol):
     """What a session needs of the arbiter."""
 
     config: DirtyConfig
-    stash_port: LocalPort
+    stash: Keeper
 
     def submit(self, request: Request, sink: Sink) -> CallId: ...
     def cancel(self, call_id: CallId) -> None: ...
@@ -116,6 +120,7 @@ class Gd1Session(asyncio.Protocol):
         calls, self._calls = self._calls, set()
         for call in calls:
             call.drop()
+        self._arbiter.stash.leave(self)
         self._on_closed(self)
 
     def pause_writing(self) -> None:
@@ -191,7 +196,7 @@ class Gd1Session(asyncio.Protocol):
             case Request():
                 self._submit(order, client_id)
             case (ask, op):
-                self._answer_stash(ask, self._arbiter.stash_port.ask(op), client_id)
+                self._ask_stash(ask, op, client_id)
             case gd1.StatusAsk():
                 self.write(encode_message(gd1.Response(status_result(self._arbiter)), client_id))
             case gd1.Manage() as ask:
@@ -210,6 +215,21 @@ class Gd1Session(asyncio.Protocol):
             call.fail(DirtyNoWorkersAvailableError(request.app, exc.message))
         except DirtyError as exc:
             call.fail(exc)
+
+    def _ask_stash(self, ask: gd1.StashAsk, op: StashOp, client_id: int, keys: tuple[bytes, ...] = ()) -> None:
+        def settle(outcome: StashReply | DirtyError) -> None:
+            with _Answering(self, client_id):
+                if isinstance(outcome, DirtyError):
+                    raise outcome
+                if outcome.cursor is not None and isinstance(op, Page) and self._transport is not None:
+                    # gunicorn's clients ask for all keys at once; a large table still gives way to others in between
+                    rest = structs.replace(op, cursor=outcome.cursor)
+                    loop = asyncio.get_running_loop()
+                    loop.call_soon(self._ask_stash, ask, rest, client_id, keys + outcome.keys)
+                else:
+                    self._answer_stash(ask, structs.replace(outcome, keys=keys + outcome.keys), client_id)
+
+        self._arbiter.stash.submit(op, self, settle)
 
     def _answer_stash(self, ask: gd1.StashAsk, reply: StashReply, client_id: int) -> None:
         self._work(
@@ -259,4 +279,4 @@ class _Answering:
 
 def _size(reply: StashReply) -> int:
     held = 0 if reply.value is None else len(reply.value)
-    return held + sum(map(len, reply.keys)) + sum(map(len, reply.values))
+    return held + sum(map(len, reply.keys))

@@ -25,6 +25,7 @@ from dirtybus.arbiter.lobby import Lobby
 from dirtybus.arbiter.reloader import Reloader
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
+from dirtybus.arbiter.stash_questions import StashQuestions
 from dirtybus.arbiter.timer import Timer
 from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
@@ -46,9 +47,7 @@ from dirtybus.protocol.messages import (
     Ready,
     StashAsk,
 )
-from dirtybus.stash.ops import StashOp
-from dirtybus.stash.port import LocalPort
-from dirtybus.stash.wire import answer_to
+from dirtybus.stash.keeper import Keeper
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["Interpreter"]
@@ -68,7 +67,7 @@ class Interpreter:
     def __init__(
         self,
         spawner: Spawner,
-        stash: LocalPort,
+        stash: Keeper,
         *,
         observe: Callable[[LifecycleEvent], object],
         on_commit: Callable[[DirtyConfig], object],
@@ -82,7 +81,7 @@ class Interpreter:
         self.cut = 0
         self._spawner = spawner
         self.lobby = Lobby(lambda call: self.pool.is_full_for(call, self._loop.time()), self.submit, self.cancel)
-        self._stash = stash
+        self._stash = StashQuestions(stash, lambda worker, message: self.crew.send(worker, message))
         self._on_commit = on_commit
         self._on_defect = on_defect
         self._editions: Editions | None = None
@@ -309,8 +308,7 @@ class Interpreter:
         return self._editions.current.config
 
     def _prepare(self, edition: Edition) -> None:
-        for table in edition.directory.stashes:
-            self._stash.ask(StashOp("ensure", table))
+        self._stash.make(edition.directory.stashes)
 
     def _commit(self, generation: int) -> None:
         assert self._editions is not None
@@ -357,7 +355,7 @@ class Interpreter:
     def _take(self, record: WorkerRecord, message: Message) -> None:
         match message.head:
             case StashAsk():
-                self.crew.send(record.id, answer_to(message, self._stash.ask))
+                self._stash.take(record, message)
             case Chunk() | Progress():
                 if self.desk.pass_on(message, self._loop.time()):
                     self._feed(ports.Streamed(CallId(message.id)))
@@ -389,6 +387,7 @@ class Interpreter:
         return snapshot.count(Phase.READY) >= sum(1 for seat in snapshot.seats if seat.apps)
 
     def _note_exit(self, record: WorkerRecord, status: ExitStatus) -> None:
+        self._stash.leave(record)
         unbegun, why = record.unbegun(), record.why_gone(status)
         self.desk.note_death(record.calls.keys() - unbegun, why, status)
         took_s = self._loop.time() - record.started_at

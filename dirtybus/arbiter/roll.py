@@ -60,6 +60,11 @@ class WorkerRecord:
         """The process id, or 0 while there is none."""
         return 0 if self.child is None else self.child.pid
 
+    @property
+    def stash_caller(self) -> tuple[str, int]:
+        """Who it is to the stash: what it holds there is free when it ends."""
+        return "worker", self.id
+
     def unbegun(self) -> frozenset[CallId]:
         """Return the calls in it that its process certainly did not begin; to be asked when it is gone."""
         if self.child is None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from dirtybus import log
@@ -35,7 +36,8 @@ from dirtybus.protocol.messages import (
     StashAsk,
     StatusAsk,
 )
-from dirtybus.stash.port import LocalPort
+from dirtybus.stash.keeper import Keeper
+from dirtybus.stash.op import StashReply
 from dirtybus.stash.wire import answer_message, op_of
 from dirtybus.transport.link import Link
 from dirtybus.transport.sinks import Sink
@@ -55,7 +57,7 @@ class SessionArbiter(Protocol):
     """What a session needs of the arbiter."""
 
     config: DirtyConfig
-    stash_port: LocalPort
+    stash: Keeper
 
     def submit(self, request: Request, sink: Sink) -> CallId: ...
     def cancel(self, call_id: CallId) -> None: ...
@@ -117,9 +119,7 @@ class NativeSession(Link):
                 if words := self._open.get(message.id):
                     words.credit(head.chunks)
             case StashAsk():
-                self._answer(
-                    message.id, lambda: answer_message(self._arbiter.stash_port.ask(op_of(message)), message.id)
-                )
+                self._ask_stash(message)
             case StatusAsk():
                 self._answer(message.id, lambda: Message(Answer(value=self._arbiter.status()), message.id))
             case Manage(verb=verb, arguments=arguments):
@@ -158,6 +158,20 @@ class NativeSession(Link):
     def _answer(self, ask_id: int, answer: Callable[[], Message]) -> None:
         try:
             self.send(answer())
+        except DirtyError as exc:
+            self._refuse(ask_id, exc)
+
+    def _ask_stash(self, message: Message) -> None:
+        try:
+            op = op_of(message)
+        except DirtyError as exc:
+            self._refuse(message.id, exc)
+        else:
+            self._arbiter.stash.submit(op, self, partial(self._answer_stash, message.id))
+
+    def _answer_stash(self, ask_id: int, outcome: StashReply | DirtyError) -> None:
+        try:
+            self.send(answer_message(outcome, ask_id))
         except DirtyError as exc:
             self._refuse(ask_id, exc)
 
@@ -214,6 +228,7 @@ class NativeSession(Link):
         self._open.clear()
         for task in self._pending:
             task.cancel()
+        self._arbiter.stash.leave(self)
         self._on_closed(self)
 
 

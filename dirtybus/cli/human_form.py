@@ -7,7 +7,7 @@ import pprint
 
 from dirtybus.cli.json_form import json_text
 
-__all__ = ["human_form", "span_text"]
+__all__ = ["human_form", "size_text", "span_text"]
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -20,6 +20,16 @@ def human_form(value: object, *, width: int = 100) -> str:
         return pprint.pformat(value, width=width, sort_dicts=False)
     except ValueError:  # Python refuses to write an int of over 4300 digits
         return json_text(value)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in the unit that fits: ``512 B``, ``1.5 MiB``."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
 
 
 def span_text(span_s: float) -> str:

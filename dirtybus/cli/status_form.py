@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dirtybus.cli.human_form import span_text
+from dirtybus.cli.human_form import size_text, span_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,6 +16,7 @@ __all__ = ["plain_status", "screen_of"]
 _INSTANCE: Final = ("name", "state", "pid", "target", "smallest", "oldest_call_s")
 _WORKER: Final = ("worker", "pid", "state", "age_s", "running", "answered", "apps")
 _CALL: Final = ("call", "app", "action", "attempt", "age_s", "running_s", "outcome")
+_STASH: Final = ("tables", "entries", "memory_bytes", "max_bytes", "waiting")
 #: text and shape, as colour alone is lost on some
 _SHAPES: Final = {"busy": "●", "idle": "○", "booting": "◌", "draining": "◐", "gone": "■"}
 
@@ -30,6 +31,7 @@ def plain_status(status: Mapping[str, Any]) -> str:
         _plain(tuple(ledger), [list(ledger.values())]),
         _plain(("worker", *_CALL), [_call_row(worker, call) for worker, call in _running(status["workers"])]),
         _plain(("broken",), [[app] for app in status["broken"]]),
+        _plain(_STASH, [[_cell(status["stash"][key]) for key in _STASH]]),
     ]
     return "\n".join(tables)
 
@@ -55,7 +57,17 @@ def screen_of(status: Mapping[str, Any]) -> RenderableType:
     parts += [Text(f"✗ out of order, its workers keep failing: {app}", "bold red") for app in status["broken"]]
     oldest_s = status["oldest_call_s"]
     oldest = "" if oldest_s is None else f"  oldest {span_text(oldest_s)}"
-    return Group(*parts, Text(f"calls: {ledger}{oldest}", "dim"))
+    return Group(*parts, Text(f"calls: {ledger}{oldest}", "dim"), Text(_stash_line(status["stash"]), "dim"))
+
+
+def _stash_line(stash: Mapping[str, Any]) -> str:
+    bound = "" if stash["max_bytes"] is None else f" of {size_text(stash['max_bytes'])}"
+    line = f"stash: {stash['tables']} tables  {stash['entries']} entries  {size_text(stash['memory_bytes'])}{bound}"
+    store = stash["store"]
+    if store is None:
+        return line
+    trouble = f"  ✗ {store['error']}" if store["error"] else ""
+    return f"{line}  {size_text(store['pending_bytes'])} to be written{trouble}"
 
 
 def _plain(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

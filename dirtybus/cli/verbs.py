@@ -10,12 +10,13 @@ from dirtybus.cli.demo import demo
 from dirtybus.cli.reload import reload
 from dirtybus.cli.run import run
 from dirtybus.cli.scale import scale
+from dirtybus.cli.stash import stash
 from dirtybus.cli.status import status
 from dirtybus.cli.stop import stop
 
 __all__ = ["VERBS", "dirtybus"]
 
-VERBS = (run, call, status, scale, reload, stop, demo)
+VERBS = (run, call, status, stash, scale, reload, stop, demo)
 
 
 class _InOrder(click.Group):

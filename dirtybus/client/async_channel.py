@@ -30,6 +30,7 @@ from dirtybus.protocol.messages import (
     Progress,
     Refusal,
     Reply,
+    StashAnswer,
 )
 from dirtybus.transport.link import Link, open_link
 from dirtybus.transport.listener import connect
@@ -193,7 +194,7 @@ class AsyncChannel:
         if isinstance(head, Hello | Drain | Goodbye):
             self.peer.note(head)
             return
-        if isinstance(head, Answer | Refusal):
+        if isinstance(head, Answer | StashAnswer | Refusal):
             asked = self._asks.get(message.id)
             if asked is not None and not asked.done():
                 asked.set_result(message)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -304,8 +305,14 @@ class DirtyClient:
             DirtyTimeoutError: it did not answer within ``timeout_s`` seconds.
             DirtyConnectionError: it cannot be reached.
         """
+        return self.begin_ask(start, timeout_s)()
+
+    def begin_ask(self, start: Callable[[SyncChannel], Waiter], timeout_s: float) -> Callable[[], Message]:
+        """Ask the arbiter itself; return what waits for its answer, and raises as `ask`. It is to be called once."""
         channel = self.channel()
-        waiter = start(channel)
+        return partial(self._finish_ask, channel, start(channel), timeout_s)
+
+    def _finish_ask(self, channel: SyncChannel, waiter: Waiter, timeout_s: float) -> Message:
         try:
             message = channel.next(waiter, None if math.isinf(timeout_s) else time.monotonic() + timeout_s)
         except TimeoutError:

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from dirtybus.protocol.messages import Message
-from dirtybus.stash.ops import StashOp, StashReply
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
 from dirtybus.stash.wire import ask_message, reply_of
 
 __all__ = ["AsyncClientPort", "ClientPort"]
 
 
+#: how long an arbiter may take to answer, beyond what the operation itself may wait
+_ASK_TIMEOUT_S = 30.0
+
+
 class _Asker(Protocol):
-    def ask(self, start: Callable[[Any], Any]) -> Message: ...
+    def begin_ask(self, start: Callable[[Any], Any], timeout_s: float) -> Callable[[], Message]: ...
     async def channel_async(self) -> Any: ...
 
 
@@ -24,8 +29,14 @@ class ClientPort:
         self._client = client
 
     def ask(self, op: StashOp) -> StashReply:
+        return self.begin(op)()
+
+    def begin(self, op: StashOp) -> Callable[[], StashReply]:
+        """Ask, and return what waits for the answer: so one question is on its way while the next is written."""
         question = ask_message(op)
-        return reply_of(self._client.ask(lambda channel: channel.start(question.head, question.body)))
+        start = lambda channel: channel.start(question.head, question.body)  # noqa: E731
+        finish = self._client.begin_ask(start, _ASK_TIMEOUT_S + op.longest_wait_s)
+        return lambda: reply_of(finish())
 
 
 class AsyncClientPort:

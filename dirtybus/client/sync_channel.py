@@ -28,6 +28,7 @@ from dirtybus.protocol.messages import (
     Message,
     Refusal,
     Reply,
+    StashAnswer,
 )
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.listener import connect
@@ -237,7 +238,7 @@ class SyncChannel:
         with self._lock:
             waiter = self._waiters.get(message.id)
             if waiter is None:
-                self.late += isinstance(message.head, Reply | Failure | End | Answer | Refusal)
+                self.late += isinstance(message.head, Reply | Failure | End | Answer | StashAnswer | Refusal)
                 return
             waiter.messages.append(message)
         waiter.notify()

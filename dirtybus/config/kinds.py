@@ -10,7 +10,6 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
@@ -19,6 +18,7 @@ from dirtybus.errors import ConfigError
 
 __all__ = [
     "Choice",
+    "Flag",
     "Kind",
     "Size",
     "Span",
@@ -153,17 +153,34 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words; if ``optional``, None may stand for none of them."""
 
     words: tuple[str, ...]
+    optional: bool = False
 
-    def settle(self, value: object) -> str:
+    def settle(self, value: object) -> str | None:
+        if value is None and self.optional:
+            return None
         if not isinstance(value, str) or value not in self.words:
             raise ConfigError(f"{shown(value)} is not one of {', '.join(map(repr, self.words))}")
         return value
 
-    def read(self, value: object) -> str:
+    def read(self, value: object) -> str | None:
         return self.settle(value.strip().lower() if isinstance(value, str) else value)
+
+
+class Flag:
+    """Yes or no."""
+
+    _words: Final = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
+
+    def settle(self, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise _misfit(value, "true or false")
+        return value
+
+    def read(self, value: object) -> bool:
+        return self.settle(self._words.get(value.strip().lower(), value) if isinstance(value, str) else value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +201,7 @@ class Text:
     def read(self, value: object) -> str | None:
         if self.optional and _means_none(value):
             return None
-        return self.settle(str(value) if isinstance(value, PurePath) else value)
+        return self.settle(str(value) if hasattr(value, "__fspath__") else value)
 
 
 class Texts:
@@ -197,12 +214,12 @@ class Texts:
         return tuple(value)
 
     def read(self, value: object) -> tuple[str, ...]:
-        if isinstance(value, PurePath):
+        if hasattr(value, "__fspath__"):
             value = [value]
         if isinstance(value, str):
             value = [part for part in value.split(":") if part]
         if isinstance(value, (list, tuple)):
-            value = [str(part) if isinstance(part, PurePath) else part for part in value]
+            value = [str(part) if hasattr(part, "__fspath__") else part for part in value]
         return self.settle(value)
 
 

@@ -11,6 +11,7 @@ from dirtybus.config.app_spec import Apps, AppSpec, check_apps
 from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
 from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
+from dirtybus.config.stash import StashConfig
 from dirtybus.config.vocabulary import Fields, Vocabulary, settle_fields
 from dirtybus.errors import ConfigError
 
@@ -93,6 +94,7 @@ class DirtyConfig:
             or import paths; ``dirty_post_fork`` and ``dirty_worker_init`` run in the worker and are import paths, or
             top-level functions of a module, which stand for theirs.
         gate: how events are held, paced and dropped before they run.
+        stash: how large the shared tables may grow, how long they keep what, and where they are persisted.
 
     Raises:
         ConfigError: a field does not fit, or two do not fit together; the message names them and the remedy.
@@ -139,6 +141,7 @@ class DirtyConfig:
     pythonpath: Annotated[tuple[str, ...], Texts()] = ()
     hooks: Annotated[Mapping[str, object], Hooks()] = field(default_factory=dict)
     gate: Annotated[GateConfig, Fields(GateConfig)] = field(default_factory=GateConfig)
+    stash: Annotated[StashConfig, Fields(StashConfig)] = field(default_factory=StashConfig)
 
     def __post_init__(self) -> None:
         settle_fields(self)

@@ -21,7 +21,7 @@ import msgspec
 
 from dirtybus.errors import DecodeError, DirtyError, RemoteProtocolError
 from dirtybus.protocol.codec_classes import Resolver, importable_types, loaded_types
-from dirtybus.protocol.codec_packer import MAX_DEPTH, OUT_OF_BAND_BYTES, Packer, encode
+from dirtybus.protocol.codec_packer import MAX_DEPTH, OUT_OF_BAND_BYTES, PLAIN, Packer, encode
 from dirtybus.protocol.codec_reader import Reader, Runs
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.places import Unsendable, no_room
@@ -34,6 +34,7 @@ __all__ = [
     "Resolver",
     "decode_body",
     "encode_body",
+    "encode_whole",
     "importable_types",
     "loaded_types",
 ]
@@ -76,10 +77,25 @@ def encode_body(value: object, *, root: str | tuple[str, ...] = "value") -> list
     """
     try:
         try:
+            if type(value) in PLAIN:
+                return _parts_of(encode(value))
             return _parts(Packer(), value)
         except (OverflowError, UnicodeEncodeError):
             # an int over 64 bits or a lone surrogate: rare, so only then is each int and str looked at
             return _parts(Packer(careful=True), value)
+    except Unsendable as refusal:
+        raise refusal.to_error(root) from None
+    except RecursionError:
+        raise no_room(root) from None
+
+
+def encode_whole(value: object, *, root: str = "value") -> bytes:
+    """Return the body in one piece, with its large buffers copied into it. Raises as `encode_body`."""
+    try:
+        try:
+            return _PLAIN + encode(value if type(value) in PLAIN else Packer(whole=True).pack(value))
+        except (OverflowError, UnicodeEncodeError):
+            return _PLAIN + encode(Packer(careful=True, whole=True).pack(value))
     except Unsendable as refusal:
         raise refusal.to_error(root) from None
     except RecursionError:
@@ -91,6 +107,10 @@ def _parts(packer: Packer, value: object) -> list[Buffer]:
     buffers = packer.buffers
     if buffers:
         return _parts_with_buffers(message, buffers)
+    return _parts_of(message)
+
+
+def _parts_of(message: bytes) -> list[Buffer]:
     return [_PLAIN + message] if len(message) <= _JOINED_BYTES else [_PLAIN, message]
 
 

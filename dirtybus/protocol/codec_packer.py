@@ -7,6 +7,7 @@ each type is looked up here by its exact class first, and what is not plain is w
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from dirtybus.protocol.codec_leaves import LEAF_TYPES, Code, Leaf, leaf_of
 from dirtybus.protocol.frames import Buffer
 from dirtybus.protocol.places import Unsendable, remedy_for, step_to_key, unsendable_type
 
-__all__ = ["MAX_DEPTH", "OUT_OF_BAND_BYTES", "Packer", "encode"]
+__all__ = ["MAX_DEPTH", "OUT_OF_BAND_BYTES", "PLAIN", "Packer", "encode"]
 
 #: Containers within containers; a list that holds itself meets this bound too.
 MAX_DEPTH: Final = 200
@@ -28,7 +29,8 @@ OUT_OF_BAND_BYTES: Final = 64 * 1024
 
 encode: Final = msgspec.msgpack.Encoder().encode
 
-_PLAIN: Final = frozenset({type(None), bool, int, float, str})
+#: What msgspec writes as it is, unless an int is too long or a str holds a lone surrogate: then it raises.
+PLAIN: Final = frozenset({type(None), bool, int, float, str})
 # In these, msgspec finds nothing to object to: any int may be too long for it, any str hold a lone surrogate.
 _SURELY_PLAIN: Final = frozenset({type(None), bool, float})
 #: From here on, looking at all types at once beats a loop.
@@ -54,13 +56,15 @@ class Packer:
     Args:
         careful: look at each int and str. Without it msgspec's OverflowError or UnicodeEncodeError may come up, and
             the body must be packed again with care.
+        whole: let nothing go out of band.
     """
 
-    __slots__ = ("as_is", "buffers")
+    __slots__ = ("as_is", "buffers", "out_of_band_bytes")
 
-    def __init__(self, *, careful: bool = False) -> None:
+    def __init__(self, *, careful: bool = False, whole: bool = False) -> None:
         self.buffers: list[Buffer] = []
-        self.as_is = _SURELY_PLAIN if careful else _PLAIN
+        self.out_of_band_bytes = sys.maxsize if whole else OUT_OF_BAND_BYTES
+        self.as_is = _SURELY_PLAIN if careful else PLAIN
 
     def pack(self, value: object, depth: int = 0) -> object:
         """Return what msgspec shall write for ``value``, which stands inside ``depth`` containers.
@@ -139,7 +143,7 @@ class Packer:
 
     def slot(self, run: Buffer) -> bytes | int:
         """Return a run of bytes itself when short, or its number among the buffers."""
-        if len(run) < OUT_OF_BAND_BYTES:
+        if len(run) < self.out_of_band_bytes:
             return bytes(run)
         self.buffers.append(run)
         return len(self.buffers) - 1
@@ -239,7 +243,7 @@ def _pack_str(packer: Packer, value: str, depth: int) -> object:
 
 
 def _pack_bytes(packer: Packer, value: bytes, _depth: int) -> object:
-    return value if len(value) < OUT_OF_BAND_BYTES else Ext(Code.BYTES, encode(packer.slot(value)))
+    return value if len(value) < packer.out_of_band_bytes else Ext(Code.BYTES, encode(packer.slot(value)))
 
 
 def _pack_bytearray(packer: Packer, value: bytearray, _depth: int) -> Ext:

@@ -96,10 +96,8 @@ def _hashing(build: Callable[[Any], T], items: Iterable[Any]) -> T:
 
 
 def _read_set(_reader: Reader, plain: Any) -> set[object]:
-    members = _hashing(set, expect(list, plain))
-    if len(members) != len(plain):
-        raise ValueError("a set came with the same member twice")
-    return members
+    # a set of the stash may hold both 1 and True, of which a set of Python keeps one
+    return _hashing(set, expect(list, plain))
 
 
 def _read_frozenset(reader: Reader, plain: Any) -> frozenset[object]:

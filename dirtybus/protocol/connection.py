@@ -92,7 +92,7 @@ _CALLS: Final[dict[Side, dict[CallState, dict[Kind, CallState | None]]]] = {
 _CALL_KINDS: Final = frozenset(kind for states in _CALLS.values() for moves in states.values() for kind in moves)
 #: Either side may ask; the other answers each question once.
 _ASKS: Final = frozenset({Kind.STASH, Kind.STATUS, Kind.MANAGE})
-_ANSWERS: Final = frozenset({Kind.ANSWER, Kind.REFUSAL})
+_ANSWERS: Final = frozenset({Kind.ANSWER, Kind.STASH_ANSWER, Kind.REFUSAL})
 #: The rest concerns the link as a whole.
 _FREE: Final[dict[Side, frozenset[Kind]]] = {
     Side.CALLER: frozenset({Kind.HELLO, Kind.INSPECT, Kind.BOOT, Kind.STOP}),

@@ -47,6 +47,7 @@ __all__ = [
     "Ready",
     "Refusal",
     "Reply",
+    "StashAnswer",
     "StashAsk",
     "StatusAsk",
     "Stop",
@@ -78,6 +79,7 @@ class Kind(enum.IntEnum):
     MANAGE = 0x12
     ANSWER = 0x13
     REFUSAL = 0x14
+    STASH_ANSWER = 0x15
     HELLO = 0x20
     INSPECT = 0x21
     INSPECTED = 0x22
@@ -93,9 +95,6 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of all heads. Unknown fields of a newer peer are skipped."""
 
     kind: ClassVar[Kind]
-
-
-# --- a call, from its caller to the worker and back ---------------------------------------------------------------
 
 
 class Call(Head, frozen=True):
@@ -178,10 +177,9 @@ class Goodbye(Head, frozen=True):
 
 
 class StashAsk(Head, frozen=True):
-    """One stash operation: what it is in ``op`` (plain values); its value, if any, is the body."""
+    """One operation on the stash: what it is stands in the body."""
 
     kind = Kind.STASH
-    op: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 class StatusAsk(Head, frozen=True):
@@ -205,14 +203,17 @@ class Answer(Head, frozen=True):
     value: Any = None
 
 
+class StashAnswer(Head, frozen=True):
+    """What an operation on the stash came to: in the body."""
+
+    kind = Kind.STASH_ANSWER
+
+
 class Refusal(Head, frozen=True):
     """The question has no answer; ``error`` is `DirtyError.to_dict`."""
 
     kind = Kind.REFUSAL
     error: Mapping[str, Any]
-
-
-# --- the life of a link -------------------------------------------------------------------------------------------
 
 
 class Hello(Head, frozen=True):
@@ -303,7 +304,7 @@ class Log(Head, frozen=True):
 _HEADS: Final[dict[int, type[Head]]] = {head.kind: head for head in Head.__subclasses__()}
 #: the heads that say all by their kind, and are left out
 EMPTY_HEADS: Final[dict[int, Head]] = {
-    h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StatusAsk, Stop)
+    h.kind: h() for h in (Reply, Chunk, End, Cancel, Drain, Goodbye, StashAsk, StashAnswer, StatusAsk, Stop)
 }
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(head) for kind, head in _HEADS.items()}
 _encode_head: Final = msgspec.msgpack.Encoder().encode

@@ -13,50 +13,98 @@ from __future__ import annotations
 
 from typing import Final
 
-from dirtybus.errors import StashError, StashKeyNotFoundError, StashTableNotFoundError
+from dirtybus.errors import (
+    LeaseHeld,
+    LeaseLost,
+    StashConflict,
+    StashError,
+    StashFull,
+    StashKeyNotFoundError,
+    StashTableNotFoundError,
+)
+from dirtybus.stash.async_handle import AsyncStash
+from dirtybus.stash.async_lease import AsyncLease
 from dirtybus.stash.current import CURRENT, CURRENT_ASYNC, bind, resolve_here, unbind
-from dirtybus.stash.handle import AsyncStash, Stash
-from dirtybus.stash.ops import StashOp, StashReply, apply
+from dirtybus.stash.handle import Stash
+from dirtybus.stash.lease import Lease
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import AsyncLocalPort, AsyncPort, LocalPort, SyncPort
 from dirtybus.stash.questions import ABSENT
 from dirtybus.stash.table_view import AsyncStashTable, StashTable
-from dirtybus.stash.tables import StashTables
+from dirtybus.stash.transaction import AsyncTransaction, Transaction
+from dirtybus.stash.watch import StashChange
 
 __all__ = [
     "ABSENT",
+    "AsyncLease",
     "AsyncLocalPort",
     "AsyncPort",
     "AsyncStash",
     "AsyncStashTable",
+    "AsyncTransaction",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
     "LocalPort",
     "Stash",
+    "StashChange",
+    "StashConflict",
     "StashError",
+    "StashFull",
     "StashKeyNotFoundError",
     "StashOp",
     "StashReply",
     "StashTable",
     "StashTableNotFoundError",
-    "StashTables",
     "SyncPort",
+    "Transaction",
+    "add",
     "aio",
-    "apply",
     "bind",
+    "cas",
     "clear",
+    "decr",
     "delete",
+    "delete_many",
     "delete_table",
     "ensure",
     "exists",
+    "export",
     "get",
+    "get_many",
+    "get_with_version",
+    "import_lines",
+    "incr",
     "info",
     "items",
     "keys",
+    "lease",
+    "lease_info",
     "length",
+    "lock",
+    "once",
     "pop",
+    "pop_left",
+    "pop_many",
+    "pop_right",
+    "push",
     "put",
+    "put_many",
+    "remove",
+    "scan",
+    "semaphore",
     "setdefault",
+    "size",
     "table",
     "tables",
+    "touch",
+    "transact",
+    "transaction",
+    "ttl",
     "unbind",
+    "update",
+    "watch",
 ]
 
 _here: Final = Stash(CURRENT, resolve=resolve_here)
@@ -66,17 +114,46 @@ aio: Final = AsyncStash(CURRENT_ASYNC, resolve=resolve_here)
 
 put = _here.put
 get = _here.get
+get_with_version = _here.get_with_version
 pop = _here.pop
 setdefault = _here.setdefault
 delete = _here.delete
 exists = _here.exists
-length = _here.length
+touch = _here.touch
+ttl = _here.ttl
+incr = _here.incr
+decr = _here.decr
+cas = _here.cas
+put_many = _here.put_many
+update = _here.update
+get_many = _here.get_many
+delete_many = _here.delete_many
 keys = _here.keys
 items = _here.items
+scan = _here.scan
+length = _here.length
 clear = _here.clear
 info = _here.info
 ensure = _here.ensure
 delete_table = _here.delete_table
-# hides the module of that name on purpose: users know the function; `from dirtybus.stash.tables import …` still works
 tables = _here.tables
 table = _here.table
+push = _here.push
+pop_left = _here.pop_left
+pop_right = _here.pop_right
+pop_many = _here.pop_many
+add = _here.add
+remove = _here.remove
+size = _here.size
+lease = _here.lease
+lock = _here.lock
+semaphore = _here.semaphore
+once = _here.once
+lease_info = _here.lease_info
+transaction = _here.transaction
+transact = _here.transact
+export = _here.export
+import_lines = _here.import_lines
+watch = _here.watch
+# `tables` hides the module of that name on purpose: users know the function; `from dirtybus.stash.all_tables import …`
+# still works

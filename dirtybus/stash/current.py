@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dirtybus.protocol.codec import Resolver, loaded_types
-from dirtybus.stash.ops import StashOp, StashReply
-from dirtybus.stash.port import AsyncPort, SyncPort
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
+from dirtybus.stash.port import AsyncPort, SyncPort, begin_at
 
 __all__ = ["CURRENT", "CURRENT_ASYNC", "bind", "is_bound", "resolve_here", "unbind"]
 
@@ -61,6 +63,9 @@ class _Current:
     def ask(self, op: StashOp) -> StashReply:
         return _port().ask(op)
 
+    def begin(self, op: StashOp) -> Callable[[], StashReply]:
+        return begin_at(_port(), op)
+
 
 class _CurrentAsync:
     async def ask(self, op: StashOp) -> StashReply:
@@ -71,7 +76,16 @@ class _CurrentAsync:
         from dirtybus.in_thread import in_thread
 
         # also off the loop: finding the default client may connect it
-        return await in_thread(CURRENT.ask, op)
+        if op.longest_wait_s <= 0:
+            return await in_thread(CURRENT.ask, op)
+        from concurrent.futures import ThreadPoolExecutor
+
+        # a thread of its own: those who wait for a lock must not keep its holder from a thread to give it back in
+        own = ThreadPoolExecutor(1, "dirtybus-wait")
+        try:
+            return await in_thread(CURRENT.ask, op, executor=own)
+        finally:
+            own.shutdown(wait=False)
 
 
 def _port() -> SyncPort:

@@ -9,7 +9,7 @@ from typing import Any
 from dirtybus.errors import DirtyError, StashError
 from dirtybus.protocol.codec import decode_body, encode_body
 
-__all__ = ["key_bytes", "key_text"]
+__all__ = ["key_bytes", "key_shown", "key_text"]
 
 _PLAIN = frozenset({str, int, bytes, bool, type(None)})
 
@@ -39,6 +39,14 @@ def key_text(key: bytes) -> str | None:
     except DirtyError:  # a type that is not loaded here: surely not a str
         return None
     return value if type(value) is str else None
+
+
+def key_shown(key: bytes) -> str:
+    """Return the key as a message shows it, cut to a readable length."""
+    try:
+        return f"{decode_body(key)!r:.80}"
+    except DirtyError:
+        return f"a key of {len(key)} bytes"
 
 
 def _canonical(key: Any, place: str) -> Any:

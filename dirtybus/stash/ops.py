@@ -1,111 +1,106 @@
-"""Operations on tables as plain values, and the one door by which they reach the tables. Opens no key and no value."""
+"""All operations by their names on the wire: which there are, and how they are written and read."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from dirtybus.errors import StashError
-from dirtybus.stash.tables import StashTables
+from dirtybus.errors import RemoteProtocolError, StashConflict, StashError
+from dirtybus.stash.op import Op, StashReply, check_count
+from dirtybus.stash.ops_entries import Cas, Delete, Exists, Get, Incr, Pop, Put, PutShared, SetDefault, Touch, Ttl
+from dirtybus.stash.ops_leases import Acquire, LeaseInfo, Once, Release, Renew
+from dirtybus.stash.ops_many import (
+    Clear,
+    DeleteMany,
+    DeleteTable,
+    Ensure,
+    GetMany,
+    Info,
+    Length,
+    Page,
+    PutMany,
+    Tables,
+)
+from dirtybus.stash.ops_parts import Add, PopItems, Push, Remove, Size
+from dirtybus.stash.ops_watch import Watch
 
-__all__ = ["StashOp", "StashReply", "apply"]
+if TYPE_CHECKING:
+    from dirtybus.stash.all_tables import StashTables
 
+__all__ = ["Condition", "Simple", "StashOp", "StashReply", "Transact", "decode_op", "encode_op"]
 
-class StashOp(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operation. ``key`` is `key_bytes` of the key, ``value`` an encoded body; what a verb does not use is None."""
-
-    verb: str
-    table: str = ""
-    key: bytes | None = None
-    value: bytes | None = None
-    pattern: str | None = None
-
-    def __repr__(self) -> str:
-        """Show what it is, never what it holds."""
-        key = "" if self.key is None else f" key of {len(self.key)} bytes"
-        value = "" if self.value is None else f" value of {len(self.value)} bytes"
-        pattern = "" if self.pattern is None else f" pattern {self.pattern!r}"
-        return f"<StashOp {self.verb} {self.table!r}{key}{value}{pattern}>"
-
-
-class StashReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operation came to.
-
-    ``is_true`` answers what the verb asks: was it there (get, pop, delete, exists, delete_table), was it made
-    (ensure). Each other field holds what the verb returns, and is empty where it returns no such thing.
-    """
-
-    is_true: bool = True
-    value: bytes | None = None
-    count: int = 0
-    keys: tuple[bytes, ...] = ()
-    values: tuple[bytes, ...] = ()
-    names: tuple[str, ...] = ()
-    info: Mapping[str, str | int] | None = None
-
-    def __repr__(self) -> str:
-        """Show what it is, never what it holds."""
-        value = "" if self.value is None else f" value of {len(self.value)} bytes"
-        return f"<StashReply {self.is_true}{value} count {self.count}, {len(self.keys)} keys>"
+#: What may stand in a transaction.
+Simple = (
+    Put | PutShared | Get | Pop | SetDefault | Delete | Exists | Touch | Ttl | Incr | Cas
+    | PutMany | GetMany | DeleteMany | Page | Length | Clear | Info | Ensure | DeleteTable | Tables
+    | Push | PopItems | Add | Remove | Size
+)  # fmt: skip
 
 
-def apply(tables: StashTables, op: StashOp) -> StashReply:
-    """Carry out ``op`` on ``tables``. It is done wholly or, when this raises, not at all.
+class Condition(msgspec.Struct, frozen=True, array_like=True):
+    """That an entry still has a version; 0: that there is none."""
+
+    table: str
+    key: bytes
+    version: int
+
+
+class Transact(Op, frozen=True, tag="transact"):
+    """Do all operations, or none: if a condition does not hold, or an operation is refused."""
+
+    ops: tuple[Simple, ...]
+    if_unchanged: tuple[Condition, ...] = ()
+
+    def apply(self, tables: StashTables, now: float) -> StashReply:
+        check_count(sum(op.weight for op in self.ops) + len(self.if_unchanged), "operations, keys and conditions")
+        for condition in self.if_unchanged:
+            table = tables.find(condition.table)
+            entry = None if table is None else table.peek(condition.key, now)
+            if (0 if entry is None else entry.version) != condition.version:
+                raise StashConflict(
+                    f"what stands in table {condition.table!r} was changed since the transaction looked at it; nothing "
+                    f"was done: begin it again",
+                    {"table_name": condition.table},
+                )
+        return tables.book.all_or_nothing(lambda: self._apply_all(tables, now))
+
+    def _apply_all(self, tables: StashTables, now: float) -> StashReply:
+        replies = []
+        for number, op in enumerate(self.ops, 1):
+            try:
+                replies.append(op.apply(tables, now))
+            except StashError as exc:
+                exc.message = f"operation {number} of {len(self.ops)}, so nothing was done: {exc.message}"
+                raise
+        return StashReply(replies=tuple(replies), version=tables.book.version)
+
+
+StashOp = Simple | Transact | Acquire | Renew | Release | Once | LeaseInfo | Watch
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(StashOp).decode
+
+
+def encode_op(op: StashOp) -> bytes:
+    """Return the operation as bytes.
 
     Raises:
-        StashError: no such verb (the message names the nearest), or the op lacks what its verb needs.
-        StashTableNotFoundError: info on a table that is not there.
+        StashError: a number in it is too large.
     """
-    verb = _VERBS.get(op.verb)
-    if verb is None:
-        near = difflib.get_close_matches(op.verb, _VERBS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_VERBS)}"
-        raise StashError(f"there is no stash operation {op.verb!r:.60}; {hint}")
-    return verb(tables, op)
+    try:
+        return _encode(op)
+    except OverflowError as exc:
+        raise StashError(f"{op!r}: a number does not fit into 64 bits: {exc}") from None
 
 
-def _key(op: StashOp) -> bytes:
-    if op.key is None:
-        raise StashError(f"stash operation {op.verb!r} on table {op.table!r} came without a key; send one")
-    return op.key
+def decode_op(data: bytes | bytearray | memoryview) -> StashOp:
+    """Read what `encode_op` wrote.
 
-
-def _value(op: StashOp) -> bytes:
-    if op.value is None:
-        raise StashError(f"stash operation {op.verb!r} on table {op.table!r} came without a value; send one")
-    return op.value
-
-
-def _found(value: bytes | None) -> StashReply:
-    return StashReply(is_true=value is not None, value=value)
-
-
-def _put(tables: StashTables, op: StashOp) -> StashReply:
-    tables.put(op.table, _key(op), _value(op))
-    return StashReply()
-
-
-def _items(tables: StashTables, op: StashOp) -> StashReply:
-    items = tables.items(op.table)
-    return StashReply(keys=tuple(key for key, _ in items), values=tuple(value for _, value in items))
-
-
-_VERBS: Final[Mapping[str, Callable[[StashTables, StashOp], StashReply]]] = {
-    "put": _put,
-    "get": lambda tables, op: _found(tables.get(op.table, _key(op))),
-    "pop": lambda tables, op: _found(tables.pop(op.table, _key(op))),
-    "setdefault": lambda tables, op: _found(tables.setdefault(op.table, _key(op), _value(op))),
-    "delete": lambda tables, op: StashReply(is_true=tables.delete(op.table, _key(op))),
-    "exists": lambda tables, op: StashReply(is_true=tables.exists(op.table, op.key)),
-    "length": lambda tables, op: StashReply(count=tables.length(op.table)),
-    "keys": lambda tables, op: StashReply(keys=tuple(tables.keys(op.table, op.pattern))),
-    "items": _items,
-    "clear": lambda tables, op: StashReply(count=tables.clear(op.table)),
-    "info": lambda tables, op: StashReply(info=tables.info(op.table)),
-    "ensure": lambda tables, op: StashReply(is_true=tables.ensure(op.table)),
-    "delete_table": lambda tables, op: StashReply(is_true=tables.delete_table(op.table)),
-    "tables": lambda tables, op: StashReply(names=tuple(tables.tables())),
-}
+    Raises:
+        RemoteProtocolError: it is no operation.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RemoteProtocolError(f"the peer sent what is no operation of the stash: {exc}") from exc

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dirtybus.stash.ops import StashOp, StashReply, apply
-from dirtybus.stash.tables import StashTables
+from dirtybus.errors import DirtyError, StashError
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp, Transact
+from dirtybus.stash.ops_many import DeleteMany, GetMany, Page, PutMany
 
-__all__ = ["AsyncLocalPort", "AsyncPort", "LocalPort", "SyncPort"]
+if TYPE_CHECKING:
+    from dirtybus.stash.keeper import Keeper
+
+__all__ = ["AsyncLocalPort", "AsyncPort", "LocalPort", "SyncPort", "begin_at"]
+
+#: The caller that the owner's own code is: it holds its leases until the owner ends.
+_OWNER = "the owner"
+_LONG = (Page, PutMany, GetMany, DeleteMany, Transact)
 
 
 class SyncPort(Protocol):
@@ -22,6 +33,16 @@ class SyncPort(Protocol):
     def ask(self, op: StashOp) -> StashReply: ...
 
 
+def begin_at(port: SyncPort, op: StashOp) -> Callable[[], StashReply]:
+    """Ask ``port``; return what waits for the answer. Only those ports that can do so go on before it is there."""
+    begin = getattr(port, "begin", None)
+    if begin is None:
+        reply = port.ask(op)
+        return lambda: reply
+    finish: Callable[[], StashReply] = begin(op)
+    return finish
+
+
 class AsyncPort(Protocol):
     """Gets an operation done while the task waits; a cancelled one was carried out wholly or not at all."""
 
@@ -29,22 +50,70 @@ class AsyncPort(Protocol):
 
 
 class LocalPort:
-    """Reaches tables of this process, at once. Every operation on them must come this way: it is safe for threads."""
+    """Reaches the stash of this process: at once, unless the operation itself has to wait."""
 
-    def __init__(self, tables: StashTables) -> None:
-        self._tables = tables
-        self._lock = threading.Lock()
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
 
     def ask(self, op: StashOp) -> StashReply:
-        with self._lock:
-            return apply(self._tables, op)
+        outcome: list[StashReply | DirtyError] = []
+        if self.keeper.is_answered_at_once(op):
+            self.keeper.submit(op, _OWNER, outcome.append)
+            if outcome:
+                return _raise_or_return(outcome[0])
+            raise StashError(
+                f"{op!r} was done, but the disk cannot keep up; await it, with the same function of stash.aio"
+            )
+        if _runs_a_loop():
+            raise StashError(f"{op!r} may have to wait, and would block the event loop; await it, with stash.aio")
+        answered = threading.Event()
+
+        def settle(reply: StashReply | DirtyError) -> None:
+            outcome.append(reply)
+            answered.set()
+
+        self.keeper.submit(op, _OWNER, settle)
+        answered.wait()
+        return _raise_or_return(outcome[0])
 
 
 class AsyncLocalPort:
-    """The same for tasks. It never waits, so it cannot be cancelled half-way."""
+    """The same for tasks."""
 
     def __init__(self, port: LocalPort) -> None:
-        self._port = port
+        self._keeper = port.keeper
 
     async def ask(self, op: StashOp) -> StashReply:
-        return self._port.ask(op)
+        outcome: list[StashReply | DirtyError] = []
+        wake: list[Any] = []
+
+        def settle(reply: StashReply | DirtyError) -> None:
+            outcome.append(reply)
+            if wake:
+                wake[0]()
+
+        self._keeper.submit(op, _OWNER, settle)
+        if not outcome:
+            import asyncio  # it is loaded: a task runs
+
+            answered = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            wake.append(lambda: loop.call_soon_threadsafe(answered.set))
+            if not outcome:  # it may have come from another thread meanwhile
+                await answered.wait()
+        elif isinstance(op, _LONG):
+            import asyncio
+
+            await asyncio.sleep(0)  # of several such in a row, others come in between
+        return _raise_or_return(outcome[0])
+
+
+def _runs_a_loop() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001 - it does not raise
+
+
+def _raise_or_return(outcome: StashReply | DirtyError) -> StashReply:
+    if isinstance(outcome, DirtyError):
+        raise outcome
+    return outcome

@@ -19,7 +19,8 @@ from dirtybus.errors import StashKeyNotFoundError
 from dirtybus.stash.questions import ABSENT
 
 if TYPE_CHECKING:
-    from dirtybus.stash.handle import AsyncStash, Stash
+    from dirtybus.stash.async_handle import AsyncStash
+    from dirtybus.stash.handle import Stash
 
 __all__ = ["AsyncStashTable", "StashTable"]
 

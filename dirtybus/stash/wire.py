@@ -1,24 +1,27 @@
-"""Operations and replies as messages of a link. Knows no table; the value travels as the body, so it is not copied."""
+"""Operations and replies as messages of a link. Knows no table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Final
 
 import msgspec
 
 from dirtybus.errors import DirtyError, RemoteProtocolError
-from dirtybus.protocol.messages import Answer, Message, Refusal, StashAsk
-from dirtybus.stash.ops import StashOp, StashReply
+from dirtybus.protocol.messages import Message, Refusal, StashAnswer, StashAsk
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp, decode_op, encode_op
 
-__all__ = ["answer_message", "answer_to", "ask_message", "op_of", "reply_of"]
+__all__ = ["answer_message", "ask_message", "op_of", "reply_of"]
 
-T = TypeVar("T", StashOp, StashReply)
+_ASK: Final = StashAsk()
+_ANSWER: Final = StashAnswer()
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(StashReply).decode
 
 
 def ask_message(op: StashOp, id: int = 0) -> Message:  # noqa: A002 - as in Message
-    """Return the message that asks for ``op``."""
-    return Message(StashAsk(op=_plain(op)), id, _body(op))
+    """Return the message that asks for ``op``. Raises as `encode_op`."""
+    return Message(_ASK, id, (encode_op(op),))
 
 
 def op_of(message: Message) -> StashOp:
@@ -27,46 +30,27 @@ def op_of(message: Message) -> StashOp:
     Raises:
         RemoteProtocolError: it asks for something else, or says it in another way.
     """
-    head = message.head
-    return _read(head.op if isinstance(head, StashAsk) else head, message, StashOp)
+    if type(message.head) is not StashAsk:
+        raise RemoteProtocolError(f"the peer asked for no operation of the stash, but sent {message.head.kind.name}")
+    return decode_op(message.payload)
 
 
-def answer_message(reply: StashReply, id: int = 0) -> Message:  # noqa: A002 - as in Message
-    """Return the message that carries ``reply``."""
-    return Message(Answer(value=_plain(reply)), id, _body(reply))
-
-
-def answer_to(message: Message, ask: Callable[[StashOp], StashReply]) -> Message:
-    """Return what to say to a message that `ask_message` made: the reply of ``ask``, or why there is none."""
-    try:
-        return answer_message(ask(op_of(message)), message.id)
-    except DirtyError as exc:
-        return Message(Refusal(error=exc.to_dict()), message.id)
+def answer_message(outcome: StashReply | DirtyError, id: int = 0) -> Message:  # noqa: A002 - as in Message
+    """Return the message that carries a reply, or why there is none."""
+    if isinstance(outcome, DirtyError):
+        return Message(Refusal(error=outcome.to_dict()), id)
+    return Message(_ANSWER, id, (_encode(outcome),))
 
 
 def reply_of(message: Message) -> StashReply:
-    """Read what `answer_message` made.
+    """Read what `answer_message` made of a reply.
 
     Raises:
         RemoteProtocolError: it answers something else, or says it in another way.
     """
-    head = message.head
-    return _read(head.value if isinstance(head, Answer) else head, message, StashReply)
-
-
-def _plain(said: StashOp | StashReply) -> Mapping[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(said, value=None), builtin_types=(bytes,))
-    return fields
-
-
-def _body(said: StashOp | StashReply) -> tuple[bytes, ...]:
-    return () if said.value is None else (said.value,)
-
-
-def _read(plain: object, message: Message, kind: type[T]) -> T:
+    if type(message.head) is not StashAnswer:
+        raise RemoteProtocolError(f"the peer answered no operation of the stash, but sent {message.head.kind.name}")
     try:
-        said = msgspec.convert(plain, kind, builtin_types=(bytes,))  # else a str passes for base64
-    except (msgspec.ValidationError, RecursionError) as exc:
-        raise RemoteProtocolError(f"the peer sent what is no {kind.__name__}: {exc}") from exc
-    # an encoded value has a byte at least; what is kept must not keep the whole frame alive
-    return msgspec.structs.replace(said, value=bytes(message.payload)) if message.body else said
+        return _decode(message.payload)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise RemoteProtocolError(f"the peer sent what is no reply of the stash: {exc}") from exc

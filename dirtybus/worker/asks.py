@@ -6,11 +6,13 @@ import itertools
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dirtybus.errors import DirtyConnectionError, DirtyError, StashError
 from dirtybus.protocol.messages import Message, Refusal
-from dirtybus.stash.ops import StashOp, StashReply
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
 from dirtybus.stash.wire import ask_message, reply_of
 from dirtybus.worker.reader import LinkReader
 
@@ -107,8 +109,18 @@ class AsksOfThread(_Asks):
             StashError: the tables refused the operation.
             DirtyConnectionError: the owner is gone.
         """
+        return self._finish(self._begin(op))
+
+    def begin(self, op: StashOp) -> Callable[[], StashReply]:
+        """Ask, and return what waits for the answer: so one question is on its way while the next is written."""
+        return partial(self._finish, self._begin(op))
+
+    def _begin(self, op: StashOp) -> _Wait:
         wait = _Wait()
         self.start(op, wait.settle)
+        return wait
+
+    def _finish(self, wait: _Wait) -> StashReply:
         self._reader.wait_for(wait)
         assert wait.reply is not None
         return _raise_or_return(wait.reply)

@@ -14,7 +14,6 @@ from dirtybus.app import CallContext
 from dirtybus.errors import LocalProtocolError
 from dirtybus.protocol.codec import importable_types
 from dirtybus.protocol.messages import (
-    Answer,
     Boot,
     Booting,
     Call,
@@ -24,6 +23,7 @@ from dirtybus.protocol.messages import (
     Progress,
     Ready,
     Refusal,
+    StashAnswer,
     Stop,
 )
 from dirtybus.transport.blocking import BlockingLink
@@ -158,7 +158,7 @@ class Worker:
         match head:
             case Call():
                 self._accept(message.id, head, message)
-            case Answer() | Refusal():
+            case StashAnswer() | Refusal():
                 self._asks.settle(message)
             case Cancel():
                 if job := self._jobs.get(message.id):

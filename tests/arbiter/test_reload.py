@@ -14,7 +14,7 @@ import pytest
 
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.client import DirtyClient
-from dirtybus.config import AppSpec
+from dirtybus.config import AppSpec, StashConfig
 from dirtybus.errors import BootFailed, ConfigError, DirtyAppNotFoundError, Draining
 from dirtybus.events import WorkerExited, WorkerReady
 from tests.apps.versioned import source
@@ -183,6 +183,8 @@ async def test_what_is_bound_to_the_owner_cannot_be_reloaded(tmp_path: Path, wri
     async with versions(tmp_path) as arbiter:
         with pytest.raises(ConfigError, match="max_payload_bytes cannot change"):
             await arbiter.reload(replace(arbiter.config, max_payload_bytes=1024))
+        with pytest.raises(ConfigError, match="stash cannot change"):
+            await arbiter.reload(replace(arbiter.config, stash=StashConfig(max_tables=5)))
         assert await arbiter.call(APP, "version") == "one"
 
 

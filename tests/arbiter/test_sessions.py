@@ -20,6 +20,8 @@ from dirtybus.protocol import messages as m
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection, Side
 from dirtybus.protocol.frames import HEADER
 from dirtybus.protocol.messages import Head, Kind, Message, encode_message
+from dirtybus.stash.ops import encode_op
+from dirtybus.stash.ops_many import Info
 from tests.arbiter.serving import BASIC, serving, until
 from tests.protocol.test_messages import ONE_OF_EACH
 
@@ -247,7 +249,7 @@ async def test_a_name_as_long_as_a_message_is_refused_quickly(tmp_path: Path) ->
         began_at = time.monotonic()
         hostile.send(call(app=name), 1, NO_ARGUMENTS)
         hostile.send(call(name), 2, NO_ARGUMENTS)
-        hostile.send(m.StashAsk(op={"verb": "info", "table": name}), 3)
+        hostile.send(m.StashAsk(), 3, encode_op(Info(name)))
         hostile.send(m.Manage(verb=name), 4)
         heard = [await hostile.hear() for _ in range(4)]
         assert time.monotonic() - began_at < 5

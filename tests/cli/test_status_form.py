@@ -25,12 +25,13 @@ def status(**changes: Any) -> dict[str, Any]:
         "name": "shop", "pid": 40, "state": "open", "target": 2, "smallest": 1, "workers": workers,
         "queued": {"m:B": 3}, "broken": ["m:B"], "oldest_call_s": 70.0,
         "ledger": {"submitted": 12, "succeeded": 7, "open": 5},
+        "stash": {"tables": 2, "entries": 30, "memory_bytes": 1536, "max_bytes": 2**30, "waiting": 1, "store": None},
     }  # fmt: skip
     return {**told, **changes}
 
 
 def test_in_a_pipe_each_table_has_a_header_and_nothing_is_folded() -> None:
-    instance, workers, queue, ledger, calls, broken = plain_status(status()).split("\n\n")
+    instance, workers, queue, ledger, calls, broken, stash = plain_status(status()).split("\n\n")
     assert instance.splitlines() == [
         "# name\tstate\tpid\ttarget\tsmallest\toldest_call_s",
         "shop\topen\t40\t2\t1\t70.0",
@@ -48,6 +49,7 @@ def test_in_a_pipe_each_table_has_a_header_and_nothing_is_folded() -> None:
         "1\t8\tm:B\thang\t1\t130.0\t125.0\texpired",
     ]
     assert broken.splitlines() == ["# broken", "m:B"]
+    assert stash.splitlines() == ["# tables\tentries\tmemory_bytes\tmax_bytes\twaiting", "2\t30\t1536\t1073741824\t1"]
 
 
 def test_without_an_open_call_there_is_no_oldest_one() -> None:
@@ -59,6 +61,14 @@ def drawn(told: dict[str, Any]) -> str:
     out = io.StringIO()
     Console(file=out, width=120).print(screen_of(told))
     return out.getvalue()
+
+
+def test_the_stash_is_shown_with_its_bound_and_what_is_to_be_written() -> None:
+    assert "stash: 2 tables  30 entries  1.5 KiB of 1.0 GiB\n" in drawn(status()).replace(" \n", "\n")
+    unbounded = {**status()["stash"], "max_bytes": None, "store": {"pending_bytes": 0, "error": None}}
+    assert "1.5 KiB  0 B to be written" in drawn(status(stash=unbounded))
+    failing = {**unbounded, "store": {"pending_bytes": 2048, "error": "disk full"}}
+    assert "2.0 KiB to be written  ✗ disk full" in drawn(status(stash=failing))
 
 
 def test_on_a_terminal_states_are_text_and_shape() -> None:

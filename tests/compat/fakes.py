@@ -15,8 +15,7 @@ from dirtybus.protocol.codec import encode_body
 from dirtybus.protocol.frames import GD1, FrameBuffer
 from dirtybus.protocol.gd1 import MAX_PAYLOAD_BYTES, decode_message, encode_message
 from dirtybus.protocol.gd1_messages import Message
-from dirtybus.stash.port import LocalPort
-from dirtybus.stash.tables import StashTables
+from dirtybus.stash.keeper import Keeper
 from dirtybus.transport.sinks import Sink
 
 
@@ -25,7 +24,7 @@ class FakeArbiter:
 
     def __init__(self, **settings: object) -> None:
         self.config = DirtyConfig.of("shop.ml:Model", workers=4, **settings)
-        self.stash_port = LocalPort(StashTables())
+        self.stash = Keeper()
         self.requests: list[Request] = []
         self.sinks: list[Sink] = []
         self.cancelled: list[int] = []

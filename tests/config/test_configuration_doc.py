@@ -7,11 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from dirtybus.config import HOOKS, DirtyConfig, GateConfig
+from dirtybus.config import HOOKS, DirtyConfig, GateConfig, StashConfig, TableConfig
 from dirtybus.config.sources import load_config
 
 DOC = Path(__file__).parents[2] / "docs" / "configuration.md"
 EMPTY = "–"
+ANY_TABLE = "stash.tables.*."
+#: what is set where the default is nothing
+EXAMPLES = {
+    "apps": "a:A",
+    "env": "A=1",
+    "pythonpath": "src",
+    "stash.persist": "stash.db",
+    f"{ANY_TABLE}durability": "sync",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +41,17 @@ def settings() -> dict[str, object]:
     """Each setting's name and default; what tables hold, one by one."""
     plain = {f.name: getattr(DirtyConfig(), f.name) for f in dataclasses.fields(DirtyConfig)}
     gate = {f"gate.{f.name}": getattr(GateConfig(), f.name) for f in dataclasses.fields(GateConfig)}
-    tables = ("gate", "hooks")
-    return {n: v for n, v in plain.items() if n not in tables} | gate | {f"hooks.{hook}": None for hook in HOOKS}
+    stash = {f"stash.{f.name}": getattr(StashConfig(), f.name) for f in dataclasses.fields(StashConfig)}
+    del stash["stash.tables"]  # each of its fields instead
+    stash |= {f"{ANY_TABLE}{f.name}": getattr(TableConfig(), f.name) for f in dataclasses.fields(TableConfig)}
+    tables = ("gate", "hooks", "stash")
+    plain = {name: value for name, value in plain.items() if name not in tables}
+    return plain | gate | stash | {f"hooks.{hook}": None for hook in HOOKS}
 
 
 def nested(name: str, value: object) -> dict[str, object]:
+    if name.startswith(ANY_TABLE):
+        return {"stash": {"tables": {"any": {name.removeprefix(ANY_TABLE): value}}}}
     table, _, inner = name.rpartition(".")
     return {table: {inner: value}} if table else {inner: value}
 
@@ -51,20 +66,27 @@ def test_the_documented_default_is_the_default(name: str) -> None:
     if row.default == EMPTY:
         assert not settings()[name]
         return
-    assert DirtyConfig.from_mapping(nested(name, row.default)) == DirtyConfig()
+    is_of_a_table = name.startswith(ANY_TABLE)
+    expected = DirtyConfig(stash=StashConfig(tables={"any": TableConfig()})) if is_of_a_table else DirtyConfig()
+    assert DirtyConfig.from_mapping(nested(name, row.default)) == expected
 
 
 @pytest.mark.parametrize("name", settings())
 def test_the_documented_names_are_understood(name: str) -> None:
     row = documented()[name]
-    text = {"apps": "a:A", "env": "A=1", "pythonpath": "src"}.get(name, "a:b" if row.default == EMPTY else row.default)
+    text = EXAMPLES.get(name, "a:b" if row.default == EMPTY else row.default)
     expected = DirtyConfig.from_mapping(nested(name, text))
+    if name.startswith(ANY_TABLE):
+        assert row.variable == EMPTY, "a variable cannot say which table it is for"
+        return
     assert load_config(Path("/dev/null"), environ={row.variable: text}) == expected
     if row.gunicorn:
         assert DirtyConfig.from_mapping({row.gunicorn: text}) == expected
 
 
-@pytest.mark.parametrize("owner", [DirtyConfig, GateConfig])
-def test_every_field_stands_in_the_docstring(owner: type[DirtyConfig | GateConfig]) -> None:
+@pytest.mark.parametrize("owner", [DirtyConfig, GateConfig, StashConfig, TableConfig])
+def test_every_field_stands_in_the_docstring(
+    owner: type[DirtyConfig | GateConfig | StashConfig | TableConfig],
+) -> None:
     listed = re.findall(r"^    (\w+): ", inspect.getdoc(owner) or "", re.MULTILINE)
     assert [name for name in listed if name != "ConfigError"] == [f.name for f in dataclasses.fields(owner)]

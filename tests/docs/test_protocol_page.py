@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from dirtybus.protocol import gd1_messages, messages, tlv_format
 from dirtybus.protocol.codec_leaves import Code
 from dirtybus.protocol.messages import Head, Kind
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops import StashOp
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "protocol.md"
@@ -65,3 +68,13 @@ def test_the_verbs_of_gd1_are_those_of_the_code(verbs: type[gd1_messages.StashVe
 
 def test_every_message_has_a_head() -> None:
     assert set(heads()) == set(messages.Kind)
+
+
+def test_the_operations_of_the_stash_are_those_of_the_code() -> None:
+    lines = [line for line in NATIVE.splitlines() if line.startswith("| `")]
+    cells = [[re.findall(r"`(\w+)`", cell) for cell in line.strip("|").split("|")] for line in lines]
+    documented = {name[0]: fields for name, fields in (row for row in cells if len(row) == 2)}
+    operations = [*get_args(StashOp)]
+    code = {op.__struct_config__.tag: [field.name for field in msgspec.structs.fields(op)] for op in operations}
+    assert documented == code
+    assert {field.name for field in msgspec.structs.fields(StashReply)} <= {*re.findall(r"`(\w+)`", NATIVE)}

@@ -26,7 +26,8 @@ ONE_OF_EACH: list[Head] = [
     m.Progress(done=1.0, total=2.0, text="half"),
     m.Drain(),
     m.Goodbye(),
-    m.StashAsk(op={"verb": "get", "table": "t", "key": b"\x01"}),
+    m.StashAsk(),
+    m.StashAnswer(),
     m.StatusAsk(),
     m.Manage(verb="scale", arguments={"workers": 3}),
     m.Answer(value=[1, None, {"a": 2.5}]),
@@ -99,7 +100,8 @@ def test_a_head_that_goes_past_the_end_is_refused(length: int) -> None:
 
 
 _WITHOUT_HEAD = {
-    Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STASH, Kind.STATUS, Kind.STOP,
+    Kind.REPLY, Kind.CHUNK, Kind.END, Kind.CANCEL, Kind.DRAIN, Kind.GOODBYE, Kind.STASH, Kind.STASH_ANSWER,
+    Kind.STATUS, Kind.STOP,
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dirtybus.arbiter_service import ArbiterService
 from dirtybus.config import DirtyConfig
 from dirtybus.locker import ProcessLocker
 from dirtybus.services import ExitLimits, GateService, LaunartGuard, SignalService, WorkerService, attach
+from dirtybus.stash.keeper import Keeper
 from dirtybus.stash_service import StashService
 from tests.services.fake_arbiter import FakeArbiter
 
@@ -33,15 +34,6 @@ async def forever() -> None:
 
 def new_launart() -> Launart:
     return Launart()
-
-
-class NoTables:
-    """A stash with nothing in it."""
-
-    size_bytes = 0
-
-    def tables(self) -> list[str]:
-        return []
 
 
 class UserService(Service):
@@ -105,7 +97,7 @@ class Application:
         config = DirtyConfig(workers=0, graceful_timeout_s=self.graceful_s)
         for service in (
             SignalService(self.arbiter, self.broadcast),
-            StashService(NoTables()),
+            StashService(Keeper()),
             ArbiterService(self.arbiter),
             WorkerService(self.arbiter, self.broadcast),
             GateService(self.locker, self.arbiter, self.broadcast, config),

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 from dirtybus import stash
-from dirtybus.stash import AsyncLocalPort, LocalPort, Stash, StashOp, StashReply, StashTables
+from dirtybus.stash import AsyncLocalPort, LocalPort, Stash, StashOp, StashReply
+from dirtybus.stash.keeper import Keeper
 from tests.stash.conftest import CountingPort
 
 
@@ -20,7 +21,7 @@ class Point:
 @pytest.fixture
 def client_port(monkeypatch: pytest.MonkeyPatch) -> CountingPort:
     """Put a client in place whose default port reaches tables of the test."""
-    port = CountingPort(StashTables())
+    port = CountingPort(Keeper())
     module = ModuleType("dirtybus.client")
     module.default_stash_port = lambda: port  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dirtybus.client", module)
@@ -50,12 +51,12 @@ def test_the_functions_use_what_is_bound(bound: CountingPort) -> None:
 
 
 async def test_the_async_functions_use_the_async_port_that_is_bound(bound: CountingPort) -> None:
-    tables = StashTables()
-    stash.bind(bound, async_port=AsyncLocalPort(LocalPort(tables)))
+    keeper = Keeper()
+    stash.bind(bound, async_port=AsyncLocalPort(LocalPort(keeper)))
     await stash.aio.put("t", "k", 1)
     assert await stash.aio.table("t")["k"] == 1
     assert bound.verbs == []
-    assert tables.length("t") == 1
+    assert len(keeper.state.tables.get("t")) == 1
 
 
 async def test_without_an_async_port_the_blocking_one_waits_in_a_thread(bound: CountingPort) -> None:
@@ -80,7 +81,7 @@ async def test_without_an_async_port_the_blocking_one_waits_in_a_thread(bound: C
 def test_a_view_made_before_a_change_of_the_port_follows_it(bound: CountingPort) -> None:
     table = stash.table("t")
     table["k"] = "old"
-    stash.bind(LocalPort(StashTables()))
+    stash.bind(LocalPort(Keeper()))
     assert "k" not in table
 
 
@@ -120,7 +121,7 @@ def test_the_bound_resolver_finds_the_classes(bound: CountingPort) -> None:
 
 
 def test_tables_is_the_function_although_a_module_is_called_so_too(bound: CountingPort) -> None:
-    importlib.import_module("dirtybus.stash.tables")
+    importlib.import_module("dirtybus.stash.all_tables")
     assert stash.tables() == []
 
 

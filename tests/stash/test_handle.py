@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from dirtybus.errors import DirtyError, EncodeError, StashError, StashTableNotFoundError
-from dirtybus.stash import AsyncLocalPort, AsyncStash, LocalPort, Stash, StashOp, StashTables
+from dirtybus.stash import AsyncLocalPort, AsyncStash, LocalPort, Stash
+from dirtybus.stash.all_tables import StashTables
+from dirtybus.stash.keeper import Keeper
+from dirtybus.stash.key import key_bytes
+from dirtybus.stash.op import StashReply
+from dirtybus.stash.ops_entries import Incr
+from dirtybus.stash.ops_many import Length
 from tests.stash.conftest import CountingPort
 
 
@@ -134,20 +140,20 @@ def test_a_name_or_pattern_that_is_no_unicode_is_refused_before_it_is_asked(hand
     assert port.verbs == []
 
 
-def test_a_table_may_be_named_by_an_enum_of_names(handle: Stash, tables: StashTables) -> None:
+def test_a_table_may_be_named_by_an_enum_of_names(handle: Stash, keeper: Keeper) -> None:
     class Name(enum.StrEnum):
         SESSIONS = "sessions"
 
     handle.put(Name.SESSIONS, "k", 1)
     assert handle.get("sessions", "k") == 1
-    assert [type(name) for name in tables.tables()] == [str]
+    assert [type(name) for name in keeper.state.tables.names()] == [str]
 
 
-def test_a_value_that_cannot_be_sent_stores_nothing(handle: Stash, tables: StashTables) -> None:
+def test_a_value_that_cannot_be_sent_stores_nothing(handle: Stash, keeper: Keeper) -> None:
     with pytest.raises(EncodeError, match="value") as caught:
         handle.put("t", "k", {"a": [object()]})
     assert caught.value.place.startswith("value")
-    assert tables.tables() == []
+    assert keeper.state.tables.names() == []
 
 
 def test_a_class_is_found_by_the_resolver_that_was_given(port: CountingPort) -> None:
@@ -223,32 +229,33 @@ async def test_the_async_handle_does_what_the_blocking_one_does(async_handle: As
         await stash.info("u")
 
 
-async def test_both_local_ports_reach_the_same_tables(tables: StashTables) -> None:
-    port = LocalPort(tables)
+async def test_both_local_ports_reach_the_same_tables(keeper: Keeper) -> None:
+    port = LocalPort(keeper)
     Stash(port).put("t", "k", 1)
     assert await AsyncStash(AsyncLocalPort(port)).get("t", "k") == 1
 
 
-def test_the_local_port_raises_what_the_tables_refuse(tables: StashTables) -> None:
-    with pytest.raises(StashError, match="no stash operation"):
-        LocalPort(tables).ask(StashOp("nonsense"))
+def test_the_local_port_raises_what_the_tables_refuse(handle: Stash, keeper: Keeper) -> None:
+    handle.put("t", "k", "text")
+    with pytest.raises(StashError, match="cannot be added to: it is str"):
+        LocalPort(keeper).ask(Incr("t", key_bytes("k"), 1))
 
 
 def test_two_threads_are_never_in_the_tables_at_once() -> None:
     inside = threading.Barrier(2)
     met: list[bool] = []
 
-    class MeetingTables(StashTables):
-        def length(self, table: str) -> int:
+    class MeetingLength(Length, frozen=True):
+        def apply(self, tables: StashTables, now: float) -> StashReply:
             try:
                 inside.wait(0.2)
             except threading.BrokenBarrierError:
-                return super().length(table)
+                return super().apply(tables, now)
             met.append(True)
-            return super().length(table)
+            return super().apply(tables, now)
 
-    handle = Stash(LocalPort(MeetingTables()))
-    threads = [threading.Thread(target=handle.length, args=("t",)) for _ in range(2)]
+    port = LocalPort(Keeper())
+    threads = [threading.Thread(target=port.ask, args=(MeetingLength("t"),)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

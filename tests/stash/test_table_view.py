@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dirtybus.errors import StashError, StashKeyNotFoundError
-from dirtybus.stash import AsyncStash, AsyncStashTable, LocalPort, Stash, StashTable, StashTables
+from dirtybus.stash import AsyncStash, AsyncStashTable, LocalPort, Stash, StashTable
+from dirtybus.stash.keeper import Keeper
 from tests.stash.conftest import CountingPort
 
 
@@ -28,13 +29,13 @@ def test_a_view_is_a_mutable_mapping_and_knows_its_name(table: StashTable) -> No
     assert table.name == "t"
 
 
-def test_a_view_makes_no_table_and_sees_a_missing_one_as_empty(table: StashTable, tables: StashTables) -> None:
+def test_a_view_makes_no_table_and_sees_a_missing_one_as_empty(table: StashTable, keeper: Keeper) -> None:
     assert len(table) == 0
     assert not table
     assert list(table) == list(table.items()) == list(table.values()) == []
     assert "k" not in table
     table.clear()
-    assert tables.tables() == []
+    assert keeper.state.tables.names() == []
 
 
 def test_a_missing_key_is_a_key_error_that_carries_table_and_key(table: StashTable) -> None:
@@ -108,7 +109,7 @@ def test_a_whole_look_is_one_round_trip(table: StashTable, port: CountingPort) -
     assert 49 in table
     assert table.pop(7) == 7
     assert table.setdefault(7, 8) == 8
-    assert port.verbs == ["items", "items", "keys", "keys", "items", "get", "exists", "pop", "setdefault"]
+    assert port.verbs == ["page", "page", "page", "page", "page", "get", "exists", "pop", "setdefault"]
 
 
 def test_a_repr_asks_nothing(table: StashTable, port: CountingPort) -> None:
@@ -133,7 +134,7 @@ class MappingModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = Stash(LocalPort(StashTables())).table("t")
+        self.table = Stash(LocalPort(Keeper())).table("t")
         self.model: dict[str, tuple[Any, Any]] = {}
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -54,9 +55,10 @@ class Ends:
 
     def answer_all(self) -> None:
         """Answer until the worker's end closes, those that come together in the opposite order."""
-        while questions := self.owner.receive_now():
-            for question in reversed(questions):
-                self.answer(question)
+        with suppress(DirtyConnectionError):  # it may close while it is being answered
+            while questions := self.owner.receive_now():
+                for question in reversed(questions):
+                    self.answer(question)
 
     def join(self) -> None:
         for thread in self._threads:

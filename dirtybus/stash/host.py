@@ -1,0 +1,166 @@
+"""A keeper on an event loop: its clockwork, and, where the settings say so, the file that it is kept in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from dirtybus import log
+from dirtybus.errors import StashError
+from dirtybus.in_thread import in_thread
+from dirtybus.stash.entry import Entry, Stored
+from dirtybus.stash.keeper import Keeper
+from dirtybus.stash.ops_many import Rules
+from dirtybus.stash.parts import ListValue, SetValue
+from dirtybus.stash.recorder import StoreRecorder
+from dirtybus.stash.store import Define, Row, StashStore, Upsert
+from dirtybus.stash.store_sqlite import SqliteStore
+from dirtybus.stash.sweeper import Sweeper
+from dirtybus.stash.writer import StashWriter
+
+__all__ = ["StashHost"]
+
+_Batch = Sequence[Define | Upsert]
+
+
+class StashHost:
+    """Starts and stops all that a keeper needs.
+
+    Args:
+        keeper: to be given operations from `start` on.
+        store: where it is persisted; None: in the file that its settings name, if they do.
+    """
+
+    def __init__(self, keeper: Keeper, store: StashStore | None = None) -> None:
+        self._keeper = keeper
+        path = keeper.config.persist
+        self._store = store or (None if path is None else SqliteStore(path))
+        self._sweeper = Sweeper(keeper)
+        self._writer: StashWriter | None = None
+
+    async def start(self) -> None:
+        """Read what is persisted, and begin. May be called twice.
+
+        Raises:
+            StashError: the file cannot be used; the message says why, and what to do.
+        """
+        if self._store is not None and self._writer is None:
+            await self._restore(self._store)
+            self._writer = self._begin_to_write(self._store)
+        self._sweeper.start()
+
+    async def stop(self, within_s: float) -> None:
+        """End; write what is left, for so long at most. May be called twice.
+
+        Raises:
+            StashError: something could not be written; the message says how much and why.
+        """
+        self._sweeper.stop()
+        self._keeper.close()
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        left = await asyncio.get_running_loop().run_in_executor(None, writer.close, within_s)
+        if left:
+            why = writer.state()["error"] or f"the disk took longer than {within_s:g} s"
+            raise StashError(f"{left} changes of the stash are lost, as they could not be written: {why}")
+
+    def kill(self) -> None:
+        """End at once; what is left is written if the process lives long enough. May be called twice."""
+        self._sweeper.stop()
+        self._keeper.close()
+        if self._writer is not None:
+            self._writer.close(0)
+
+    def _begin_to_write(self, store: StashStore) -> StashWriter:
+        loop = asyncio.get_running_loop()
+
+        def hop(tell: Callable[[], object]) -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:  # the loop has ended, and with it whoever waited in it; threads may yet wait
+                tell()
+
+        writer = StashWriter(store)
+        writer.start()
+        self._keeper.recorder = StoreRecorder(self._keeper.state.tables, writer, self._keeper.now, hop)
+        return writer
+
+    # --- reading what is persisted ---
+
+    async def _restore(self, store: StashStore) -> None:
+        began_at = time.monotonic()
+        restoring = _Restoring(self._keeper)
+        with ThreadPoolExecutor(1, thread_name_prefix="dirtybus-load") as thread:
+            try:
+                await in_thread(store.open, executor=thread)
+                batches: Iterator[_Batch] = store.load()
+                while (batch := await in_thread(next, batches, None, executor=thread)) is not None:
+                    restoring.take(batch)
+            except BaseException:
+                await in_thread(store.close, executor=thread)
+                raise
+        restoring.end(store.version)
+        count = sum(len(restoring.tables.get(name)) for name in restoring.tables.names())
+        log.logger.info("the stash has {} entries from before, read in {:.2f} s", count, time.monotonic() - began_at)
+
+
+class _Restoring:
+    """Puts what comes from a store into the tables."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.tables = keeper.state.tables
+        self._keeper = keeper
+        self._now = keeper.now()
+        self._shift_s = self._now - time.time()
+
+    def take(self, batch: _Batch) -> None:
+        for record in batch:
+            if isinstance(record, Define):
+                self.tables.restore_table(record.table, Rules.from_bytes(record.rules).as_config())
+            else:
+                self._take_entry(record)
+
+    def end(self, version: int) -> None:
+        """All was taken: go on counting where the last owner ended."""
+        book = self.tables.book
+        book.version = max(book.version, version)
+        self._keeper.state.leases.restore()
+
+    def _take_entry(self, record: Upsert) -> None:
+        row = record.row
+        table = self.tables.find(row.table)
+        if table is None:  # its definition comes first
+            raise StashError(f"the store has entries of table {row.table!r}, but no such table; it is damaged")
+        if not record.is_new:
+            self._add_parts(row, record.parts_put)
+            return
+        # a clock that was set back meanwhile does not make it live longer than it was given
+        expires_at = min(row.expires_at + self._shift_s, self._now + row.ttl_s)
+        table.restore(
+            row.key,
+            Entry(_value_of(record), row.version, expires_at, row.ttl_s, row.idle_s),
+            self._now,
+        )
+
+    def _add_parts(self, row: Row, parts: Sequence[tuple[bytes, bytes]]) -> None:
+        table = self.tables.get(row.table)
+        entry = table.entries.get(row.key)
+        assert entry is not None, "the first piece of a collection comes first"
+        value = entry.value
+        before = value.size_bytes if isinstance(value, ListValue | SetValue) else 0
+        if isinstance(value, ListValue):
+            value.push(item for _, item in parts)
+        elif isinstance(value, SetValue):
+            value.add(member for member, _ in parts)
+        if isinstance(value, ListValue | SetValue):
+            table.count(value.size_bytes - before)
+
+
+def _value_of(record: Upsert) -> Stored:
+    row = record.row
+    if row.kind == "list":
+        return ListValue.of_parts(record.parts_put)
+    return SetValue.of_parts(record.parts_put) if row.kind == "set" else row.value or b""
