@@ -86,6 +86,7 @@ class NativeSession(Link):
         self._open: dict[int, _Words] = {}
         self._caller = next_caller()
         self._was_greeted = False
+        self._was_left = False
         #: orders whose answer comes later; cancelled when the client is gone
         self._pending: set[asyncio.Future[None]] = set()
 
@@ -100,6 +101,7 @@ class NativeSession(Link):
 
     def close(self) -> None:
         """Take leave and close: what was taken has its last word, so the client knows that the rest was not taken."""
+        self._was_left = True
         if not self._open:
             self.send(Message(Goodbye()))
         super().close()
@@ -228,7 +230,7 @@ class NativeSession(Link):
         self._open.clear()
         for task in self._pending:
             task.cancel()
-        self._arbiter.stash.leave(self)
+        self._arbiter.stash.leave(self, keeps_leases=self._was_left)
         self._on_closed(self)
 
 

@@ -116,14 +116,23 @@ class Keeper:
         names = {part.table for part in parts if not isinstance(part, Tables) and part.writes}
         return all(tables.durability(name) != "sync" for name in names)
 
-    def leave(self, caller: Hashable) -> None:
-        """``caller`` has ended: what it held is free, and what it waits for is forgotten."""
+    def leave(self, caller: Hashable, *, keeps_leases: bool = False) -> None:
+        """``caller`` has ended: what it held is free, and what it waits for is forgotten.
+
+        Args:
+            caller: as `submit` was given it.
+            keeps_leases: it was we who left it, so it may live: what it held is free when its time is over, unless it
+                renews it by its token. Only where the leases are persisted.
+        """
         with self._lock:
             now = self._clock()
             for waiter in self._all_waiting():
                 if waiter.caller == caller:
                     self._settle(waiter, None)
-            self.state.leases.leave(caller, now)
+            if self.recorder is not None and (keeps_leases or self._is_closed):
+                self.state.leases.disown(caller)
+            else:
+                self.state.leases.leave(caller, now)
             self._record(now)
             self._tell_due()
 
@@ -137,6 +146,8 @@ class Keeper:
             self._record(now)
             while self._timeouts and self._timeouts[0][0] <= now:
                 waiter = heappop(self._timeouts)[2]
+                if waiter.settle is not None:
+                    self._free_expired(waiter.op, now)
                 if waiter.settle is not None:
                     self._settle(waiter, waiter.op.give_up(self.state, now))
             if not has_more:
@@ -194,18 +205,17 @@ class Keeper:
         assert settle is not None
         if isinstance(op, Release):  # whoever gives up waiting says so in the same words
             self._forget_token(op)
-        queue = self._waiting.get(op.topic) if op.is_fair else None
-        if queue and isinstance(op, Acquire) and self.state.leases.expire(op.name, op.places, now):
-            self._record(now)  # who waits is served first
-            queue = self._waiting.get(op.topic)
-        is_held = isinstance(op, Acquire) and self.state.leases.is_held(op.name, op.token)
-        reply = None if queue and not is_held else op.attempt(self.state, waiter.caller, now)
+        # whoever waits for a lease finds none of its places free, so this one takes away from nobody
+        self._free_expired(op, now)
+        reply = op.attempt(self.state, waiter.caller, now)
         wait_s = min(op.longest_wait_s, _LONGEST_WAIT_S)
         if reply is None and wait_s <= 0:
             reply = op.give_up(self.state, now)
         if reply is not None:
             self._answer(reply, settle, now)
             return
+        if self._is_closed:
+            raise StashError("the owner of the stash has ended, so there is nothing to wait for; nothing was done")
         if self._open >= self.config.max_waiting:
             raise StashError(
                 f"{self._open} operations of the stash wait already, for a lease, a change or the disk; wait for some "
@@ -214,6 +224,11 @@ class Keeper:
         self._open += 1
         self._waiting.setdefault(op.topic, deque()).append(waiter)
         heappush(self._timeouts, (now + wait_s, next(self._numbers), waiter))
+
+    def _free_expired(self, op: WaitingOp, now: float) -> None:
+        """Give the places whose time is over, and that were not swept yet, to whoever waits for them."""
+        if isinstance(op, Acquire) and self.state.leases.expire(op.name, now):
+            self._record(now)
 
     def _forget_token(self, op: Release) -> None:
         for waiter in list(self._waiting.get(("lease", op.name), ())):
@@ -260,17 +275,18 @@ class Keeper:
 
     def _poke(self, topic: Topic, now: float) -> None:
         """Let those who wait for it try again, in the order they came."""
+        in_vain = -1
         for waiter in list(self._waiting.get(topic, ())):
-            if waiter.settle is None:
-                continue  # settled meanwhile, by what another one's turn brought about
+            if waiter.settle is None or (waiter.op.is_fair and waiter.op.reach <= in_vain):
+                continue  # settled meanwhile, by what another one's turn brought about; or there is nothing for it
             try:
                 outcome: StashReply | DirtyError | None = waiter.op.attempt(self.state, waiter.caller, now)
             except DirtyError as exc:
                 outcome = exc
             if outcome is not None:
                 self._settle(waiter, outcome)
-            elif waiter.op.is_fair:
-                return
+            else:
+                in_vain = max(in_vain, waiter.op.reach)
 
     def _settle(self, waiter: _Waiter, outcome: StashReply | DirtyError | None) -> None:
         """End a wait; with None, nobody is there any more to be told."""

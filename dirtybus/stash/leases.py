@@ -26,15 +26,26 @@ LEASES: Final = f"{RESERVED}leases"
 ONCE: Final = f"{RESERVED}once"
 #: Of so many names it is counted how often somebody was turned away; then the oldest are forgotten.
 _MOST_COUNTED: Final = 10_000
+#: Of so many tokens it is remembered that they were given up before they were given anything.
+_MOST_GIVEN_UP: Final = 4096
+
+#: A holder: the name, and its token under it.
+_Holder = tuple[str, str]
 
 
 class _Held(msgspec.Struct):
     """One lease: where it stands, and who holds it (None: somebody of before a restart)."""
 
+    name: str
+    place: int
     key: bytes
     token: str
     fencing: int
     caller: Hashable
+
+    @property
+    def holder(self) -> _Holder:
+        return self.name, self.token
 
 
 class Leases:
@@ -47,9 +58,11 @@ class Leases:
     def __init__(self, tables: StashTables) -> None:
         self._tables = tables
         tables.follow(LEASES)  # whoever waits is served when an entry goes
-        self._by_key: dict[bytes, _Held] = {}
-        self._by_token: dict[str, _Held] = {}
-        self._by_caller: dict[Hashable, set[str]] = {}
+        # each entry of the table stands in all three, from when it is put to when it is gone
+        self._by_name: dict[str, dict[int, _Held]] = {}
+        self._by_holder: dict[_Holder, _Held] = {}
+        self._by_caller: dict[Hashable, set[_Holder]] = {}
+        self._given_up: dict[_Holder, None] = {}
         self._skipped: dict[str, int] = {}
 
     def acquire(
@@ -57,19 +70,24 @@ class Leases:
     ) -> StashReply | None:
         """Take the first free place under ``name``; None if there is none. ``version`` is the fencing number.
 
-        Who holds it by this token already keeps it, and its time begins anew.
+        Who holds it by this token already keeps it, and its time begins anew; who has given it up gets nothing.
         """
-        if token in self._by_token and (reply := self.renew(name, token, ttl_s, caller, now)).is_true:
+        if (name, token) in self._given_up:
+            return StashReply(is_true=False)
+        if (reply := self.renew(name, token, ttl_s, caller, now)).is_true:
             return reply
         table = self._made(LEASES)
+        if (before := self._by_holder.get((name, token))) is not None:  # its time is over
+            table.find(before.key, now)
+            self._forget(before)
+        taken = self._by_name.get(name, {})
         for place in range(places):
-            key = key_bytes((name, place))
-            if table.peek(key, now) is not None:
+            if place in taken and self._entry_of(taken[place], now) is not None:
                 continue
             fencing = table.book.next_version()
-            value = encode_whole({"token": token, "fencing": fencing})
+            key, value = key_bytes((name, place)), encode_whole({"token": token, "fencing": fencing})
             table.put(key, Entry(value, fencing, now + ttl_s, ttl_s), now)
-            self._note(_Held(key, token, fencing, caller))
+            self._note(_Held(name, place, key, token, fencing, caller))
             return StashReply(version=fencing, span_s=ttl_s)
         return None
 
@@ -80,8 +98,7 @@ class Leases:
             return MISSING
         self._made(LEASES).set_span(held.key, entry, ttl_s, now)
         if held.caller != caller:  # it was held before a restart, or has connected anew
-            self._forget(held)
-            self._note(_Held(held.key, token, held.fencing, caller))
+            self._hand_over(held, caller)
         return StashReply(version=held.fencing, span_s=ttl_s)
 
     def release(self, name: str, token: str, now: float) -> StashReply:
@@ -92,6 +109,13 @@ class Leases:
         self._forget(held)
         self._made(LEASES).delete(held.key, now)
         return StashReply(version=held.fencing)
+
+    def give_up(self, name: str, token: str) -> None:
+        """Whoever has this token holds nothing and wants nothing any more: its question may yet be under way."""
+        if (name, token) not in self._by_holder:
+            self._given_up[name, token] = None
+            if len(self._given_up) > _MOST_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
 
     def once(self, name: str, token: str, ttl_s: float, now: float) -> StashReply:
         """Say yes to the first who asks under ``name``, and no to all others until ``ttl_s`` have passed."""
@@ -110,32 +134,33 @@ class Leases:
 
     def leave(self, caller: Hashable, now: float) -> None:
         """Free what ``caller`` held: it has ended."""
-        for token in list(self._by_caller.get(caller, ())):
-            held = self._by_token[token]
-            if self._entry_of(held, now) is not None:
-                self._made(LEASES).delete(held.key, now)
+        for held in self._held_by(caller):
+            table = self._made(LEASES)
+            table.find(held.key, now)  # what is over goes too, so that its place is given at once
+            table.delete(held.key, now)
             self._forget(held)
 
-    def is_held(self, name: str, token: str) -> bool:
-        """Whether ``token`` was given a place under ``name`` that is not known to be over."""
-        held = self._by_token.get(token)
-        return held is not None and name_of_lease(held.key) == name
+    def disown(self, caller: Hashable) -> None:
+        """``caller`` is no longer heard of, but may live: what it holds is held by its tokens alone."""
+        for held in self._held_by(caller):
+            self._hand_over(held, None)
 
-    def expire(self, name: str, places: int, now: float) -> bool:
+    def expire(self, name: str, now: float) -> bool:
         """Remove those under ``name`` whose time is over and that were not swept yet; whether there were any."""
         table = self._tables.find(LEASES)
         if table is None or table.due_at > now:
             return False
         before = table.expired
-        for place in range(places):
-            table.find(key_bytes((name, place)), now)
+        for held in self._by_name.get(name, {}).values():
+            table.find(held.key, now)
         return table.expired > before
 
     def forget_gone(self, keys: Iterable[bytes]) -> None:
         """Entries went: forget who held them, unless somebody has the place again."""
         table = self._tables.find(LEASES)
         for key in keys:
-            held = self._by_key.get(key)
+            name, place = _parts_of(key)
+            held = self._by_name.get(name, {}).get(place)
             if held is not None and (table is None or table.entries.get(key) is None):
                 self._forget(held)
 
@@ -147,19 +172,17 @@ class Leases:
 
     def wait_s(self, name: str, places: int, now: float) -> float | None:
         """Return when the next place is free if nobody renews or gives back; None: one is."""
-        table = self._tables.find(LEASES)
-        entries = [] if table is None else [table.peek(key_bytes((name, place)), now) for place in range(places)]
-        spans = [entry.expires_at - now for entry in entries if entry is not None]
+        taken = [held for held in self._by_name.get(name, {}).values() if held.place < places]
+        spans = [entry.expires_at - now for held in taken if (entry := self._entry_of(held, now)) is not None]
         return min(spans) if len(spans) == places else None
 
     def info(self, name: str, now: float) -> Mapping[str, Any]:
         """Return who holds a lease, as plain values: ``holders``, each with its fencing number and time left."""
-        table = self._tables.find(LEASES)
-        holders = []
-        for held in self._by_key.values():
-            entry = None if table is None else table.peek(held.key, now)
-            if entry is not None and name_of_lease(held.key) == name:
-                holders.append({"fencing": held.fencing, "expires_in_s": entry.expires_at - now})
+        holders = [
+            {"fencing": held.fencing, "expires_in_s": entry.expires_at - now}
+            for held in self._by_name.get(name, {}).values()
+            if (entry := self._entry_of(held, now)) is not None
+        ]
         return {"name": name, "holders": holders, "skipped": self._skipped.get(name, 0)}
 
     def restore(self) -> None:
@@ -167,11 +190,12 @@ class Leases:
         table = self._tables.find(LEASES)
         for _, key, entry in [] if table is None else list(table.entries.after(None)):
             value = entry.value
-            if key in self._by_key or not isinstance(value, bytes):
-                continue
             try:
+                name, place = _parts_of(key)
+                if place in self._by_name.get(name, {}) or not isinstance(value, bytes):
+                    continue
                 said = decode_body(value)
-                self._note(_Held(key, str(said["token"]), int(said["fencing"]), None))
+                self._note(_Held(name, place, key, str(said["token"]), int(said["fencing"]), None))
             except (DirtyError, KeyError, TypeError, ValueError):
                 self._made(LEASES).delete(key, 0.0)  # it is of a later version of ours; nobody here could renew it
 
@@ -181,38 +205,43 @@ class Leases:
         return self._tables.made(name, is_ours=True)
 
     def _standing(self, name: str, token: str, now: float) -> tuple[_Held | None, Entry | None]:
-        held = self._by_token.get(token)
-        if held is None or name_of_lease(held.key) != name:
-            return None, None
-        entry = self._entry_of(held, now)
-        if entry is None:
-            self._forget(held)
-        return held, entry
+        held = self._by_holder.get((name, token))
+        return held, None if held is None else self._entry_of(held, now)
 
     def _entry_of(self, held: _Held, now: float) -> Entry | None:
-        """Return the entry, if it is still that of this holder."""
         table = self._tables.find(LEASES)
-        return None if table is None or self._by_key.get(held.key) is not held else table.peek(held.key, now)
+        return None if table is None else table.peek(held.key, now)
+
+    def _held_by(self, caller: Hashable) -> list[_Held]:
+        return [self._by_holder[holder] for holder in self._by_caller.get(caller, ())]
+
+    def _hand_over(self, held: _Held, caller: Hashable) -> None:
+        self._forget(held)
+        self._note(msgspec.structs.replace(held, caller=caller))
 
     def _note(self, held: _Held) -> None:
-        before = self._by_key.get(held.key)
+        before = self._by_name.get(held.name, {}).get(held.place)
         if before is not None:
             self._forget(before)
-        self._by_key[held.key] = self._by_token[held.token] = held
-        self._by_caller.setdefault(held.caller, set()).add(held.token)
+        self._by_name.setdefault(held.name, {})[held.place] = self._by_holder[held.holder] = held
+        self._by_caller.setdefault(held.caller, set()).add(held.holder)
 
     def _forget(self, held: _Held) -> None:
-        if self._by_key.get(held.key) is held:
-            del self._by_key[held.key]
-        self._by_token.pop(held.token, None)
-        tokens = self._by_caller.get(held.caller)
-        if tokens is not None:
-            tokens.discard(held.token)
-            if not tokens:
-                del self._by_caller[held.caller]
+        places = self._by_name[held.name]
+        del places[held.place], self._by_holder[held.holder]
+        if not places:
+            del self._by_name[held.name]
+        holders = self._by_caller[held.caller]
+        holders.remove(held.holder)
+        if not holders:
+            del self._by_caller[held.caller]
 
 
 def name_of_lease(key: bytes) -> str:
     """Return the name under which a lease stands."""
-    name, _ = decode_body(key)
-    return str(name)
+    return _parts_of(key)[0]
+
+
+def _parts_of(key: bytes) -> tuple[str, int]:
+    name, place = decode_body(key)
+    return str(name), int(place)

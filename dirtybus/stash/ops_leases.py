@@ -16,6 +16,7 @@ __all__ = ["Acquire", "LeaseInfo", "Once", "Release", "Renew"]
 
 _MOST_PLACES = 1000
 _LONGEST_NAME = 1024
+_LONGEST_TOKEN = 128
 
 
 class Acquire(WaitingOp, frozen=True, tag="acquire"):
@@ -39,8 +40,12 @@ class Acquire(WaitingOp, frozen=True, tag="acquire"):
     def topic(self) -> Topic:
         return "lease", self.name
 
+    @property
+    def reach(self) -> int:
+        return self.places
+
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply | None:
-        _check(self.name, self.ttl_s)
+        _check(self.name, self.token, self.ttl_s)
         if not 1 <= self.places <= _MOST_PLACES:
             raise StashError(f"semaphore {self.name!r} has 1 to {_MOST_PLACES} places, not {self.places}")
         return state.leases.acquire(self.name, self.token, self.ttl_s, self.places, caller, now)
@@ -70,16 +75,18 @@ class Renew(_LeaseOp, frozen=True, tag="renew"):
     ttl_s: float
 
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply:
-        _check(self.name, self.ttl_s)
+        _check(self.name, self.token, self.ttl_s)
         return state.leases.renew(self.name, self.token, self.ttl_s, caller, now)
 
 
 class Release(_LeaseOp, frozen=True, tag="release"):
-    """Give a lease back; ``is_true``: it was still held by this token."""
+    """Give a lease back; ``is_true``: it was still held by this token. One not held yet is never given to it."""
 
     token: str
 
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply:
+        _check(self.name, self.token, 1.0)
+        state.leases.give_up(self.name, self.token)
         return state.leases.release(self.name, self.token, now)
 
 
@@ -90,7 +97,7 @@ class Once(_LeaseOp, frozen=True, tag="once"):
     ttl_s: float
 
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply:
-        _check(self.name, self.ttl_s)
+        _check(self.name, self.token, self.ttl_s)
         return state.leases.once(self.name, self.token, self.ttl_s, now)
 
 
@@ -101,8 +108,10 @@ class LeaseInfo(_LeaseOp, frozen=True, tag="lease_info"):
         return StashReply(info=state.leases.info(self.name, now))
 
 
-def _check(name: str, ttl_s: float) -> None:
+def _check(name: str, token: str, ttl_s: float) -> None:
     if not 0 < len(name) <= _LONGEST_NAME:
         raise StashError(f"the name of a lease has 1 to {_LONGEST_NAME} characters, not {len(name)}")
+    if not 0 < len(token) <= _LONGEST_TOKEN:
+        raise StashError(f"the token of lease {name!r:.80} has 1 to {_LONGEST_TOKEN} characters, not {len(token)}")
     if not 0 < ttl_s < float("inf"):
         raise StashError(f"lease {name!r} for {ttl_s} s: it must be held for more than 0 s, and not for ever")

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dirtybus.errors import DirtyError, StashError
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops import StashOp, Transact
+from dirtybus.stash.ops_leases import Acquire, Release
 from dirtybus.stash.ops_many import DeleteMany, GetMany, Page, PutMany
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dirtybus.stash.keeper import Keeper
 
 __all__ = ["AsyncLocalPort", "AsyncPort", "LocalPort", "SyncPort", "begin_at"]
@@ -98,7 +101,7 @@ class AsyncLocalPort:
 
             answered = asyncio.Event()
             loop = asyncio.get_running_loop()
-            wake.append(lambda: loop.call_soon_threadsafe(answered.set))
+            wake.append(lambda: self._wake(loop, answered, op))
             if not outcome:  # it may have come from another thread meanwhile
                 await answered.wait()
         elif isinstance(op, _LONG):
@@ -106,6 +109,18 @@ class AsyncLocalPort:
 
             await asyncio.sleep(0)  # of several such in a row, others come in between
         return _raise_or_return(outcome[0])
+
+    def _wake(self, loop: asyncio.AbstractEventLoop, answered: asyncio.Event, op: StashOp) -> None:
+        """Say that there is an answer. In the keeper, and in any thread."""
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:  # the loop has ended, and with it whoever asked
+            if isinstance(op, Acquire):
+                self._keeper.submit(Release(op.name, op.token), _OWNER, _to_nobody)
+
+
+def _to_nobody(_: StashReply | DirtyError) -> None:
+    """Whoever asked has ended."""
 
 
 def _runs_a_loop() -> bool:

@@ -19,13 +19,18 @@ Topic = tuple[str, str]
 class WaitingOp(Op, frozen=True):
     """An operation that may have to wait."""
 
-    #: of several that wait for the same, none is served before one that came earlier
+    #: of several that wait for the same, none is served before one that came earlier, unless it reaches further
     is_fair = True
 
     @property
     def topic(self) -> Topic:
         """What it waits for."""
         raise NotImplementedError
+
+    @property
+    def reach(self) -> int:
+        """How much could serve it. When one of the same topic has to wait, so have all that do not reach further."""
+        return 0
 
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply | None:
         """Carry it out, or return None: it has to wait."""

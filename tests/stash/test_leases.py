@@ -73,7 +73,7 @@ def test_what_has_expired_leaves_nothing_behind() -> None:
     clock.now = 2.0
     keeper.sweep()
     leases = keeper.state.leases
-    assert [leases._by_key, leases._by_token, leases._by_caller] == [{}, {}, {}]
+    assert [leases._by_name, leases._by_holder, leases._by_caller] == [{}, {}, {}]
 
 
 def test_nobody_passes_by_whoever_waits_for_a_place_that_is_over_but_not_swept() -> None:
