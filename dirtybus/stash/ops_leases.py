@@ -104,6 +104,8 @@ class Once(_LeaseOp, frozen=True, tag="once"):
 class LeaseInfo(_LeaseOp, frozen=True, tag="lease_info"):
     """Who holds a lease, and how often somebody was turned away."""
 
+    writes = False
+
     def attempt(self, state: StashState, caller: Hashable, now: float) -> StashReply:
         return StashReply(info=state.leases.info(self.name, now))
 
