@@ -108,7 +108,7 @@ class Keeper:
     def is_answered_at_once(self, op: StashOp) -> bool:
         """Whether `submit` will have answered ``op`` when it returns, unless the disk cannot keep up."""
         if isinstance(op, WaitingOp):
-            return op.longest_wait_s <= 0 and self.recorder is None
+            return op.longest_wait_s <= 0 and (self.recorder is None or not op.writes)
         tables = self._tables
         if self.recorder is None or not op.writes:
             return True

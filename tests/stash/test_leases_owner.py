@@ -10,6 +10,7 @@ import pytest
 from dirtybus.errors import DirtyError, StashError
 from dirtybus.stash import AsyncLocalPort, LocalPort
 from dirtybus.stash import leases as leases_module
+from dirtybus.stash.entry import Entry
 from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.note import Note
 from dirtybus.stash.op import StashReply
@@ -171,7 +172,12 @@ def test_to_ask_who_holds_one_does_not_look_at_the_others(asked: Asked, monkeypa
     asked.acquire("a")
     leases, looked = asked.keeper.state.leases, list[str]()
     entry_of = leases._entry_of
-    monkeypatch.setattr(leases, "_entry_of", lambda held, now: (looked.append(held.name), entry_of(held, now))[1])
+
+    def look(held: leases_module._Held, now: float) -> Entry | None:
+        looked.append(held.name)
+        return entry_of(held, now)
+
+    monkeypatch.setattr(leases, "_entry_of", look)
     assert asked.holders("x") == 1
     assert looked == ["x"]
 
