@@ -20,6 +20,14 @@ _FREED_AT_ONCE: Final = 1024
 _NO_RULES: Final = TableConfig()
 
 
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class StashTables:
     """All tables of one owner. Keys are the bytes of `key_bytes`; values are handed out as they were put in.
 
@@ -206,6 +214,8 @@ class StashTables:
     def _check_name(self, name: str, *, is_ours: bool) -> None:
         if not 0 < len(name) <= LONGEST_NAME:
             raise StashError(f"a table's name has 1 to {LONGEST_NAME} characters, not {len(name)}")
+        if not _is_text(name):
+            raise StashError(f"{name!r} cannot be the name of a table: it is no text that UTF-8 can say")
         if name.startswith(RESERVED) and not is_ours:
             raise StashError(f"table {name!r} is one of the stash's own, which may only be read; use another name")
         if name not in self._tables and len(self._tables) >= self.config.max_tables and not is_ours:

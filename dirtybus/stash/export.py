@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from dirtybus.errors import DirtyError, StashError
+from dirtybus.errors import DirtyError, RemoteProtocolError, StashError
 from dirtybus.protocol.codec import decode_body, encode_whole
 from dirtybus.stash.entry import FOREVER
 from dirtybus.stash.op import StashReply
@@ -75,7 +76,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[ExportedTable | Exported]:
     for number, line in enumerate(lines, 1):
         try:
             record = _read(json.loads(line), is_first=number == 1)
-        except (ValueError, KeyError, TypeError, DirtyError) as exc:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, DirtyError) as exc:
             raise StashError(
                 f"line {number} is none that `export` wrote ({type(exc).__name__}: {exc}): {line.strip()[:120]!r}; "
                 f"mend it or take it out. What stands before it was stored"
@@ -95,12 +96,23 @@ def _read(plain: Any, *, is_first: bool) -> ExportedTable | Exported | None:
     if not isinstance(table, str):
         raise TypeError("the name of a table is a text")
     if "rules" in plain:
+        if not isinstance(plain["rules"], dict):
+            raise TypeError("the rules of a table are an object")
         return ExportedTable(table, plain["rules"])
-    left_s = float(plain["expires_at"]) - time.time() if "expires_at" in plain else FOREVER
+    left_s = _number(plain, "expires_at") - time.time()
+    idle_s = _number(plain, "idle_s")
+    if idle_s <= 0:
+        raise ValueError("idle_s is more than 0")
     if left_s <= 0:
         return None
-    idle_s = float(plain["idle_s"]) if "idle_s" in plain else FOREVER
     return Exported(table, _body(plain, "key"), _body(plain, "value"), left_s, idle_s)
+
+
+def _number(plain: Mapping[str, Any], name: str) -> float:
+    value = plain.get(name, FOREVER)
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise TypeError(f"{name} is a number")
+    return float(value)
 
 
 def _said(name: str, body: bytes) -> dict[str, Any]:
@@ -118,7 +130,14 @@ def _is_json(body: bytes) -> bool:
 def _body(plain: Mapping[str, Any], name: str) -> bytes:
     if name in plain:
         return encode_whole(plain[name])
-    return base64.b64decode(plain[f"{name}_base64"], validate=True)
+    body = base64.b64decode(plain[f"{name}_base64"], validate=True)
+    try:
+        decode_body(body)
+    except RemoteProtocolError as exc:
+        raise ValueError(f"{name}_base64 is not the body of a value: {exc}") from None
+    except DirtyError:  # of a class that is not loaded here; whoever asks for it will have it
+        return body
+    return body
 
 
 def _line(plain: Mapping[str, Any]) -> str:

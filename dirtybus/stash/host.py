@@ -59,10 +59,15 @@ class StashHost:
         """
         self._sweeper.stop()
         self._keeper.close()
-        writer, self._writer = self._writer, None
+        writer = self._writer
         if writer is None:
             return
-        left = await asyncio.get_running_loop().run_in_executor(None, writer.close, within_s)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="dirtybus-stash-close")  # the loop's may all be busy
+        try:
+            left = await in_thread(writer.close, within_s, executor=thread)
+        finally:
+            thread.shutdown(wait=False)  # it ends by itself, within that time
+        self._writer = None
         if left:
             why = writer.state()["error"] or f"the disk took longer than {within_s:g} s"
             raise StashError(f"{left} changes of the stash are lost, as they could not be written: {why}")
@@ -119,9 +124,19 @@ class _Restoring:
     def take(self, batch: _Batch) -> None:
         for record in batch:
             if isinstance(record, Define):
-                self.tables.restore_table(record.table, Rules.from_bytes(record.rules).as_config())
+                self._take_table(record)
             else:
                 self._take_entry(record)
+
+    def _take_table(self, record: Define) -> None:
+        try:
+            rules = Rules.from_bytes(record.rules).as_config()
+        except StashError as exc:
+            raise StashError(
+                f"the stash in {self._keeper.config.persist!r} cannot be read: of table {record.table!r}, {exc}; use "
+                f"the version of dirtybus that wrote it, or name another file in stash.persist"
+            ) from exc
+        self.tables.restore_table(record.table, rules)
 
     def end(self, version: int) -> None:
         """All was taken: go on counting where the last owner ended."""
@@ -133,7 +148,10 @@ class _Restoring:
         row = record.row
         table = self.tables.find(row.table)
         if table is None:  # its definition comes first
-            raise StashError(f"the store has entries of table {row.table!r}, but no such table; it is damaged")
+            raise StashError(
+                f"the stash in {self._keeper.config.persist!r} is damaged: it has entries of table {row.table!r}, but "
+                f"no such table; move it away, and restore what was exported with `dirtybus stash import`"
+            )
         if not record.is_new:
             self._add_parts(row, record.parts_put)
             return
@@ -163,4 +181,7 @@ def _value_of(record: Upsert) -> Stored:
     row = record.row
     if row.kind == "list":
         return ListValue.of_parts(record.parts_put)
-    return SetValue.of_parts(record.parts_put) if row.kind == "set" else row.value or b""
+    if row.kind == "set":
+        return SetValue.of_parts(record.parts_put)
+    assert row.value is not None, "a store gives whole values"
+    return row.value

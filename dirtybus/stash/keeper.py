@@ -189,12 +189,12 @@ class Keeper:
     def _check_store(self, op: StashOp) -> None:
         if self.config.persist is None:
             return
-        if self.recorder is None:
+        if self.recorder is None and not self._is_closed:
             raise StashError(
                 f"{op!r}: the stash is kept in {self.config.persist!r}, which has not been read yet; wait until the "
                 f"services are prepared"
             )
-        if self._is_closed and op.writes:
+        if self._is_closed and op.writes and self.recorder is not None:
             raise StashError(f"{op!r}: the owner of the stash has ended, so nothing can be kept any more")
 
     def _all_waiting(self) -> list[_Waiter]:

@@ -215,8 +215,15 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Rules:
-        """Return the rules that `to_bytes` wrote."""
-        return _decode_rules(data)
+        """Return the rules that `to_bytes` wrote.
+
+        Raises:
+            StashError: they are of a later version, or damaged.
+        """
+        try:
+            return _decode_rules(data)
+        except msgspec.MsgspecError as exc:
+            raise StashError(f"the rules of a table cannot be read: {exc}") from None
 
     @classmethod
     def of(cls, config: TableConfig) -> Rules:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from dirtybus.errors import DirtyError
 from dirtybus.stash.all_tables import StashTables
-from dirtybus.stash.entry import Entry
+from dirtybus.stash.entry import Entry, LargeBody
 from dirtybus.stash.note import Note
 from dirtybus.stash.ops_many import Rules
 from dirtybus.stash.parts import ListValue, SetValue
@@ -73,7 +73,8 @@ class StoreRecorder:
             return Erase(note.table, key)
         value = entry.value
         if not isinstance(value, ListValue | SetValue):
-            body = value if isinstance(value, bytes) else value.read_bytes()
+            # a large body is opened by whoever writes it: that takes long, and this is the owner's loop
+            body = value if note.is_whole else None
             return Upsert(_row(note.table, key, entry, body, "value", shift_s), is_new=note.is_whole)
         row = _row(note.table, key, entry, None, value.kind, shift_s)
         if note.is_whole:
@@ -94,5 +95,5 @@ def to_wall(moment: float, shift_s: float) -> float:
     return moment + shift_s if math.isfinite(moment) else moment
 
 
-def _row(table: str, key: bytes, entry: Entry, value: bytes | None, kind: Kind, shift_s: float) -> Row:
+def _row(table: str, key: bytes, entry: Entry, value: bytes | LargeBody | None, kind: Kind, shift_s: float) -> Row:
     return Row(table, key, value, kind, entry.version, to_wall(entry.expires_at, shift_s), entry.ttl_s, entry.idle_s)

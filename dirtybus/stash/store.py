@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dirtybus.stash.entry import LargeBody
+
 __all__ = ["Change", "Clear", "Define", "Drop", "Erase", "Kind", "Row", "StashStore", "Upsert"]
 
 
@@ -17,13 +19,14 @@ Kind = Literal["value", "list", "set"]
 class Row(msgspec.Struct, frozen=True):
     """What is known of one key, without the parts of a collection.
 
-    ``value`` is None for a collection. ``expires_at`` is a moment of the wall clock, as `time.time` gives it; ``ttl_s``
+    ``value`` is None for a collection, and where it stays as it is; a large one may still be outside of this process's
+    own memory. ``expires_at`` is a moment of the wall clock, as `time.time` gives it; ``ttl_s``
     is what the entry was given to live, so that a clock that was set back does not lengthen it. Infinity: never.
     """
 
     table: str
     key: bytes
-    value: bytes | None
+    value: bytes | LargeBody | None
     kind: Kind
     version: int
     expires_at: float
@@ -42,6 +45,11 @@ class Upsert(msgspec.Struct, frozen=True):
     parts_put: tuple[tuple[bytes, bytes], ...] = ()
     parts_gone: tuple[bytes, ...] = ()
     is_new: bool = False
+
+    @property
+    def keeps_value(self) -> bool:
+        """Whether this is of a whole value that stays as it is, while its version and spans are others."""
+        return self.row.kind == "value" and self.row.value is None
 
 
 class Erase(msgspec.Struct, frozen=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from dirtybus import log
-from dirtybus.errors import DirtyError
+from dirtybus.errors import DirtyError, StashNotStored
 from dirtybus.stash.coalesce import coalesced
+from dirtybus.stash.entry import size_of
 from dirtybus.stash.store import Change, Define, StashStore, Upsert
 
 __all__ = ["StashWriter"]
@@ -64,6 +65,9 @@ class StashWriter:
         self._pending_bytes = 0
         self._urgent = 0
         self._is_closing = False
+        self._has_ended = False
+        self._written_at: float | None = None
+        self._failed_at = 0.0
         self._error: DirtyError | None = None
         self._pause_s = 0.0
         self._commits = 0
@@ -82,16 +86,21 @@ class StashWriter:
             changes: of one operation; a crash leaves all of them or none.
             version: no change up to here had a higher version.
             is_durable: somebody waits until they are on disk.
-            on_done: called once, in the writer's thread: with None when they are written, or with why they are not;
-                they are tried again then.
+            on_done: called once, in the writer's thread, or in this one when that has ended: with None when they are
+                written, or with why they are not; unless it has ended, they are tried again.
         """
         submission = _Submission(changes, version, on_done, is_durable=is_durable)
         with self._changed:
-            self._queue.append(submission)
-            self._pending_bytes += submission.size_bytes
-            self._urgent += submission.is_urgent
-            if len(self._queue) == 1 or self._urgent or self.is_full:
-                self._changed.notify_all()
+            has_ended = self._has_ended
+            if not has_ended:
+                was_waiting_for_more = not self._urgent
+                self._queue.append(submission)
+                self._pending_bytes += submission.size_bytes
+                self._urgent += submission.is_urgent
+                if len(self._queue) == 1 or (self._urgent and was_waiting_for_more) or self.is_full:
+                    self._changed.notify_all()
+        if has_ended and on_done is not None:
+            _tell([on_done], _not_written("the owner has ended"))
 
     @property
     def is_full(self) -> bool:
@@ -105,13 +114,15 @@ class StashWriter:
                 "pending": sum(len(submission.changes) for submission in self._queue),
                 "pending_bytes": self._pending_bytes,
                 "commits": self._commits,
+                "last_commit_s": None if self._written_at is None else time.monotonic() - self._written_at,
                 "error": None if self._error is None else self._error.message,
             }
 
     def close(self, within_s: float) -> int:
         """Write what is left, for so long at most, and end; return how many changes could not be written.
 
-        May be called twice. Blocks.
+        What failed is tried once more. Whoever still waits is told why it is not written. May be called twice, and
+        from any thread. Blocks.
         """
         with self._changed:
             self._is_closing = True
@@ -119,14 +130,26 @@ class StashWriter:
         if self._thread.ident is not None:
             self._thread.join(within_s)
         with self._changed:
-            return sum(len(submission.changes) for submission in self._queue)
+            left = sum(len(submission.changes) for submission in self._queue)
+            waiting = self._take_waiting()
+        if waiting:
+            _tell(waiting, _not_written(f"the disk took longer than {within_s:g} s; it may be written yet"))
+        return left
 
     # --- the thread ---
 
     def _run(self) -> None:
-        while some := self._next():
-            self._write(some)
-        self._store.close()
+        try:
+            while some := self._next():
+                was_closing = self._is_closing
+                if not self._write(some) and was_closing:
+                    break
+        finally:
+            with self._changed:
+                self._has_ended = True
+                waiting, error = self._take_waiting(), self._error
+            _tell(waiting, error or _not_written("the owner has ended"))
+            self._store.close()
 
     def _next(self) -> list[_Submission]:
         """Wait for something to write and return it, without taking it off the queue; nothing: it is time to end."""
@@ -138,8 +161,6 @@ class StashWriter:
                     self._changed.wait()
                 elif (left_s := self._left_s()) > 0:
                     self._changed.wait(left_s)
-                elif self._is_closing and self._pause_s:
-                    return []  # it was tried once more, and fails
                 else:
                     return list(self._some())
 
@@ -161,7 +182,8 @@ class StashWriter:
             size_bytes += submission.size_bytes
             yield submission
 
-    def _write(self, some: list[_Submission]) -> None:
+    def _write(self, some: list[_Submission]) -> bool:
+        """Make one commit, and tell whoever waits for it; return whether it succeeded."""
         error: DirtyError | None = None
         try:
             changes = coalesced(change for submission in some for change in submission.changes)
@@ -169,16 +191,22 @@ class StashWriter:
             self._store.write(changes, some[-1].version, is_durable=is_durable)
         except DirtyError as exc:
             error = exc
+        except Exception as exc:  # whatever a store does, this thread goes on: all later changes need it
+            if self._error is None:
+                log.logger.opt(exception=exc).error("the stash's store failed in a way that it should not")
+            error = _not_written(f"{type(exc).__name__}: {exc}")
         with self._changed:
             if error is None:
                 self._note_written(some)
+                waiting = _waiting_of(some)
             else:
                 self._note_failed(error)
-            waiting = [submission.on_done for submission in some if submission.on_done is not None]
-            for submission in some:
-                submission.on_done = None
-        for on_done in waiting:
-            on_done(error)
+                waiting = self._take_waiting()  # those behind would fail as well, or wait for long
+        _tell(waiting, error)
+        return error is None
+
+    def _take_waiting(self) -> list[OnDone]:
+        return _waiting_of(self._queue)
 
     def _note_written(self, some: list[_Submission]) -> None:
         for submission in some:
@@ -186,6 +214,7 @@ class StashWriter:
             self._pending_bytes -= submission.size_bytes
             self._urgent -= submission.is_urgent
         self._commits += 1
+        self._written_at = time.monotonic()
         if self._error is not None:
             log.logger.info("the stash can be written again")
         self._error, self._pause_s = None, 0.0
@@ -198,10 +227,32 @@ class StashWriter:
         self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
+def _waiting_of(submissions: Iterable[_Submission]) -> list[OnDone]:
+    """Return whom to tell, each of them once."""
+    waiting = []
+    for submission in submissions:
+        if submission.on_done is not None:
+            waiting.append(submission.on_done)
+            submission.on_done = None
+    return waiting
+
+
+def _tell(waiting: Iterable[OnDone], error: DirtyError | None) -> None:
+    for on_done in waiting:
+        try:
+            on_done(error)
+        except Exception as exc:  # one who cannot be told keeps nobody else from it
+            log.logger.opt(exception=exc).error("whoever waits for a commit of the stash could not be told")
+
+
+def _not_written(why: str) -> StashNotStored:
+    return StashNotStored(f"changes of the stash are kept in memory but are not written: {why}")
+
+
 def _size_of(change: Change) -> int:
     """Return about how much memory a change takes."""
     if isinstance(change, Upsert):
         value = change.row.value
         parts = sum(len(part) + len(item) for part, item in change.parts_put) + sum(map(len, change.parts_gone))
-        return 200 + len(change.row.key) + (0 if value is None else len(value)) + parts
+        return 200 + len(change.row.key) + (0 if value is None else size_of(value)) + parts
     return 200 + (len(change.rules) if isinstance(change, Define) else 0)
