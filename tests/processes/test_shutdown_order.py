@@ -73,7 +73,9 @@ async def test_an_end_goes_through_its_steps_in_order(tmp_path: Path) -> None:
     moments: dict[str, float] = {}
     for at, what in trace:
         moments.setdefault(what, at)  # admission may be closed more than once
-    assert list(moments) == WANTED, trace
+    steps = list(moments)
+    steps[3:5] = sorted(steps[3:5])  # two callers in two processes: either may be the first
+    assert steps == WANTED, trace
     assert moments["owner: admission closed"] - moments["owner: ready=False"] >= DRAIN_DELAY_S
 
 
