@@ -120,10 +120,12 @@ class Bridge:
             and not heard.isdisjoint(listener.listening_events)
         ]
 
-    def tell(self, event: DirtyEvent) -> None:
-        """Post ``event`` when anybody listens."""
-        if self.listeners_of(type(event)):
-            self._broadcast.postEvent(event)
+    def tell(self, event: DirtyEvent) -> asyncio.Task[Any] | None:
+        """Post ``event`` when anybody listens; return what is done when they are."""
+        if not self.listeners_of(type(event)):
+            return None
+        posted: asyncio.Task[Any] = self._broadcast.postEvent(event)
+        return posted
 
     def report(self, event: ExecutionRequested) -> None:
         """Tell the bus how an execution event was settled, once it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from loguru import logger
 
@@ -33,7 +33,7 @@ class StashService(DirtyService):
         self,
         keeper: Keeper,
         release: Callable[[], object] = lambda: None,
-        tell: Callable[[StashChanged], object] = lambda _: None,
+        tell: Callable[[StashChanged], Awaitable[object] | None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._reporter = Reporter(keeper.news, tell)
@@ -53,10 +53,10 @@ class StashService(DirtyService):
         try:
             await self._host.stop(within_s)
         finally:
-            self._reporter.stop()
+            await self._reporter.close()
             self._release()
 
     def kill(self) -> None:
         self._host.kill()
-        self._reporter.stop()
+        self._reporter.kill()
         self._release()

@@ -24,6 +24,7 @@ from dirtybus.errors import (
 )
 from dirtybus.stash.async_handle import AsyncStash
 from dirtybus.stash.async_lease import AsyncLease
+from dirtybus.stash.async_table_view import AsyncStashTable
 from dirtybus.stash.current import CURRENT, CURRENT_ASYNC, bind, resolve_here, unbind
 from dirtybus.stash.handle import Stash
 from dirtybus.stash.lease import Lease
@@ -31,7 +32,7 @@ from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import AsyncLocalPort, AsyncPort, LocalPort, SyncPort
 from dirtybus.stash.questions import ABSENT
-from dirtybus.stash.table_view import AsyncStashTable, StashTable
+from dirtybus.stash.table_view import StashTable
 from dirtybus.stash.transaction import AsyncTransaction, Transaction
 from dirtybus.stash.watch import StashChange
 

@@ -73,7 +73,8 @@ class StashTables:
     def follow(self, name: str) -> None:
         """Note the changes of this table, also when it is yet to be made."""
         self._followed.add(name)
-        if table := self._tables.get(name):
+        table = self._tables.get(name)
+        if table is not None:  # an empty one is false
             table.is_followed = True
 
     def is_told(self, name: str) -> bool:
@@ -87,7 +88,8 @@ class StashTables:
         if name.startswith(RESERVED):
             return
         self._followed.discard(name)
-        if table := self._tables.get(name):
+        table = self._tables.get(name)
+        if table is not None:  # an empty one is false
             table.is_followed = self._is_followed(table)
 
     def set_rules(self, name: str, rules: TableConfig) -> bool:
@@ -131,7 +133,7 @@ class StashTables:
         if self.book.undo is not None:
             self.book.undo.append(lambda: self._put_back(table, is_followed=is_followed))
         if is_followed:
-            self.book.notes.append(Note("dropped", name, None, self.book.next_version()))
+            self.book.notes.append(Note("dropped", name, None, self.book.next_version(), was_told=table.rules.watch))
         return True
 
     def names(self) -> list[str]:

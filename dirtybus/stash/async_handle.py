@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from dirtybus.errors import StashConflict
 from dirtybus.protocol.codec import Resolver, loaded_types
+from dirtybus.stash.async_table_view import AsyncStashTable
 from dirtybus.stash.leasing import AsyncLeasing
 from dirtybus.stash.names import RESERVED
 from dirtybus.stash.op import StashReply
@@ -16,7 +17,6 @@ from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import AsyncPort
 from dirtybus.stash.questions import ABSENT, Paged, Question, Questions
 from dirtybus.stash.spans import Span
-from dirtybus.stash.table_view import AsyncStashTable
 from dirtybus.stash.transaction import AsyncTransaction
 from dirtybus.stash.tries import Tries
 from dirtybus.stash.watch import AsyncWatcher
@@ -92,7 +92,12 @@ class AsyncStash(AsyncLeasing):
     # --- many entries ---
 
     async def put_many(
-        self, table: str, entries: Mapping[Any, Any], *, expires_in: Span | None = None, idle: Span | None = None
+        self,
+        table: str,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        expires_in: Span | None = None,
+        idle: Span | None = None,
     ) -> int:
         questions = self._questions.put_many(table, entries, expires_in, idle)
         return sum([count async for count in self._ask_each(questions)])
@@ -142,7 +147,7 @@ class AsyncStash(AsyncLeasing):
         return await self._ask(self._questions.tables())
 
     def table(self, name: str) -> AsyncStashTable:
-        return AsyncStashTable(self, name)
+        return AsyncStashTable(self, name, self._questions)
 
     async def export(self, *tables: str) -> AsyncIterator[str]:
         from dirtybus.stash.export import first_line, table_line  # not on top: it loads json

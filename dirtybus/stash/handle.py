@@ -131,7 +131,12 @@ class Stash(Leasing):
     # --- many entries ---
 
     def put_many(
-        self, table: str, entries: Mapping[Any, Any], *, expires_in: Span | None = None, idle: Span | None = None
+        self,
+        table: str,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        expires_in: Span | None = None,
+        idle: Span | None = None,
     ) -> int:
         """Store all entries, a thousand (or a mebibyte) in each round trip, each of these wholly or not at all."""
         return sum(self._ask_each(self._questions.put_many(table, entries, expires_in, idle)))
@@ -215,7 +220,7 @@ class Stash(Leasing):
 
     def table(self, name: str) -> StashTable:
         """Return a dict-like view of one table, which need not exist yet."""
-        return StashTable(self, name)
+        return StashTable(self, name, self._questions)
 
     def export(self, *tables: str) -> Iterator[str]:
         """Give all that these tables, or all, hold as JSON lines, for `import_lines`, a thousand entries at a time.

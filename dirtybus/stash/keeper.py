@@ -105,6 +105,13 @@ class Keeper:
             if op.writes:  # what only reads makes nothing due earlier
                 self._tell_due()
 
+    def withdraw(self, settle: Settle) -> None:
+        """Whoever would be answered by ``settle`` waits no more."""
+        with self._lock:
+            for waiter in self._all_waiting():
+                if waiter.settle is settle:
+                    self._settle(waiter, None)
+
     def is_answered_at_once(self, op: StashOp) -> bool:
         """Whether `submit` will have answered ``op`` when it returns, unless the disk cannot keep up."""
         if isinstance(op, WaitingOp):
@@ -216,6 +223,8 @@ class Keeper:
             return
         if self._is_closed:
             raise StashError("the owner of the stash has ended, so there is nothing to wait for; nothing was done")
+        if self._is_closed:
+            raise StashError(f"{op!r}: the owner of the stash has ended, so nothing will come that could be waited for")
         if self._open >= self.config.max_waiting:
             raise StashError(
                 f"{self._open} operations of the stash wait already, for a lease, a change or the disk; wait for some "
@@ -260,7 +269,7 @@ class Keeper:
             if self.recorder is not None and self.recorder.record(notes, book.version, settle):
                 has_to_wait = True
             settle = _nobody
-            if told := [note for note in notes if note.kind != "ruled" and self._tables.is_told(note.table)]:
+            if told := [note for note in notes if note.kind != "ruled" and self._is_told(note)]:
                 self.news.add(told)
             for table in self.state.logs.record(notes):
                 self._poke(("watch", table), now)
@@ -286,6 +295,7 @@ class Keeper:
             if outcome is not None:
                 self._settle(waiter, outcome)
             else:
+                waiter.op = waiter.op.moved_on(self.state, now)
                 in_vain = max(in_vain, waiter.op.reach)
 
     def _settle(self, waiter: _Waiter, outcome: StashReply | DirtyError | None) -> None:
@@ -305,6 +315,9 @@ class Keeper:
             self._answer(outcome, settle, self._clock())
         elif outcome is not None:
             settle(outcome)
+
+    def _is_told(self, note: Note) -> bool:
+        return note.was_told or self._tables.is_told(note.table)
 
     def _tell_due(self) -> None:
         due_at = self._tables.due_at

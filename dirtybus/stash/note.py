@@ -30,6 +30,8 @@ class Note(msgspec.Struct, gc=False):
     parts_put: list[tuple[bytes, bytes]] | tuple[()] = ()
     parts_gone: list[bytes] | tuple[()] = ()
     is_whole: bool = True
+    #: of a table that was dropped, whether the bus was told of its changes
+    was_told: bool = False
 
 
 class PlainChange(msgspec.Struct, frozen=True, array_like=True, gc=False):

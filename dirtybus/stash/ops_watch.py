@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from dirtybus.stash.glob import compile_glob
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.waiting_op import Topic, WaitingOp
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 _MOST_CHANGES = 1000
-_MOVES_ON_AFTER = 64
+#: Shorter than a log is kept that nobody asks for.
+_LONGEST_WAIT_S = 60.0
 
 
 class Watch(WaitingOp, frozen=True, tag="watch"):
@@ -34,7 +37,7 @@ class Watch(WaitingOp, frozen=True, tag="watch"):
 
     @property
     def longest_wait_s(self) -> float:
-        return self.wait_s
+        return min(self.wait_s, _LONGEST_WAIT_S)
 
     @property
     def topic(self) -> Topic:
@@ -48,9 +51,14 @@ class Watch(WaitingOp, frozen=True, tag="watch"):
         changes, cursor, lost = state.logs.read(self.table, self.since, self.pattern, _MOST_CHANGES, now)
         if lost is not None:
             return StashReply(is_true=False, count=lost, cursor=cursor)
-        # whoever waits for few of many moves on now and then, or the log would seem to have lost what does not match
-        has_moved_on = cursor[1] - self.since[1] >= _MOVES_ON_AFTER
-        return StashReply(changes=tuple(changes), cursor=cursor) if changes or has_moved_on else None
+        return StashReply(changes=tuple(changes), cursor=cursor) if changes else None
+
+    def moved_on(self, state: StashState, now: float) -> Watch:
+        """Pass by the changes that do not match: they need not be read again, nor be remembered for this watcher."""
+        if self.since is None:
+            return self
+        changes, cursor, lost = state.logs.read(self.table, self.since, self.pattern, _MOST_CHANGES, now)
+        return self if changes or lost is not None else structs.replace(self, since=cursor)
 
     def give_up(self, state: StashState, now: float) -> StashReply:
         assert self.since is not None

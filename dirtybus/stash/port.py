@@ -103,7 +103,11 @@ class AsyncLocalPort:
             loop = asyncio.get_running_loop()
             wake.append(lambda: self._wake(loop, answered, op))
             if not outcome:  # it may have come from another thread meanwhile
-                await answered.wait()
+                try:
+                    await answered.wait()
+                except asyncio.CancelledError:
+                    self._keeper.withdraw(settle)
+                    raise
         elif isinstance(op, _LONG):
             import asyncio
 

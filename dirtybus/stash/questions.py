@@ -141,14 +141,18 @@ class Questions:
     # --- many entries ---
 
     def put_many(
-        self, table: str, entries: Mapping[Any, Any], expires_in: Span | None, idle: Span | None
+        self,
+        table: str,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        expires_in: Span | None,
+        idle: Span | None,
     ) -> Iterator[Question[int]]:
         """Make the questions that store all entries, some at a time."""
         name, spans = _name(table), _spans(expires_in, idle)
         keys: list[bytes] = []
         values: list[bytes] = []
         size_bytes = 0
-        for key, value in entries.items():
+        for key, value in entries.items() if isinstance(entries, Mapping) else entries:
             keys.append(key_bytes(key))
             values.append(_body(value))
             size_bytes += len(keys[-1]) + len(values[-1])

@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    ItemsView,
-    Iterator,
-    KeysView,
-    Mapping,
-    MutableMapping,
-    ValuesView,
-)
-from typing import TYPE_CHECKING, Any
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, Self
 
 from dirtybus.errors import StashKeyNotFoundError
-from dirtybus.stash.questions import ABSENT
+from dirtybus.stash.glob import compile_glob
+from dirtybus.stash.key import key_bytes
+from dirtybus.stash.questions import ABSENT, Paged, Questions
+from dirtybus.stash.spans import Span
 
 if TYPE_CHECKING:
-    from dirtybus.stash.async_handle import AsyncStash
     from dirtybus.stash.handle import Stash
+    from dirtybus.stash.watch import Watcher
 
-__all__ = ["AsyncStashTable", "StashTable"]
+__all__ = ["StashTable", "pairs_of", "present"]
 
 
 class StashTable(MutableMapping[Any, Any]):
     """A dict-like view of one stash table; two views of the same table show the same entries.
 
     Unlike a dict it keeps keys apart that are equal but of other types, it hands out copies (so change a value by
-    storing it again), and others change it at any time: an iteration goes over the entries as they were at its start.
-    Each operation is one round trip, also ``pop``, ``setdefault`` and a loop over keys, items or values. ``list`` of
-    these asks for the length besides, ``popitem`` takes three, ``update`` and ``dict(table)`` one for each key, so
-    write ``dict(table.items())``.
+    storing it again), and others change it at any time. The functions of `Stash` are here by the same names, without
+    the table. Each operation is one round trip, also ``pop`` and ``setdefault``; ``popitem`` takes two, and one more
+    for each entry that somebody else took first. ``update`` and loops over keys, items or values take one for each
+    thousand entries; ``list`` of these asks for the length besides, and ``dict(table)`` asks for each key, so write
+    ``dict(table.items())``. Up to a thousand entries, a loop goes over them as they were at its start; beyond, as
+    `Stash.scan` does.
 
     Raises:
-        StashKeyNotFoundError: (a `KeyError`) from ``[]``, ``del`` and ``pop`` when there is no such key.
+        StashKeyNotFoundError: (a `KeyError`) from ``[]``, ``del``, ``pop`` and ``popitem`` when there is no such key.
     """
 
-    def __init__(self, stash: Stash, name: str) -> None:
+    def __init__(self, stash: Stash, name: str, questions: Questions) -> None:
         self._stash = stash
         self._name = name
+        self._questions = questions
 
     @property
     def name(self) -> str:
         return self._name
 
+    # --- as a dict ---
+
     def __getitem__(self, key: Any) -> Any:
-        return _present(self._name, key, self._stash.get(self._name, key, ABSENT))
+        return present(self._name, key, self._stash.get(self._name, key, ABSENT))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._stash.put(self._name, key, value)
@@ -60,10 +58,28 @@ class StashTable(MutableMapping[Any, Any]):
         return self._stash.exists(self._name, key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._stash.keys(self._name))
+        return self.each_key()
 
     def __len__(self) -> int:
         return self._stash.length(self._name)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same; two tables hold the same if their keys are of the same types, too."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        mine = list(self.items())
+        if isinstance(other, StashTable):
+            return {key_bytes(key): value for key, value in mine} == {
+                key_bytes(key): value for key, value in other.items()
+            }
+        # 1 and True are two keys here, and would be one in a dict
+        return len(mine) == len(other) and dict(mine) == dict(other.items())
+
+    __hash__ = None  # type: ignore[assignment] # as with a dict
+
+    def __ior__(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> Self:
+        self.update(entries)
+        return self
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self._stash.get(self._name, key, default)
@@ -71,20 +87,39 @@ class StashTable(MutableMapping[Any, Any]):
     def pop(self, key: Any, default: Any = ABSENT) -> Any:
         """Remove the key and return its value, or ``default`` if one is given."""
         value = self._stash.pop(self._name, key, ABSENT)
-        return _present(self._name, key, default if value is ABSENT else value)
+        return present(self._name, key, default if value is ABSENT else value)
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        return self._stash.setdefault(self._name, key, default)
+    def popitem(self) -> tuple[Any, Any]:
+        """Remove some entry and return its key and value; of several that try, one gets it."""
+        cursor: tuple[int, int] | None = None
+        while True:
+            found, cursor = self._stash.scan(self._name, cursor, count=1)
+            for key, _ in found:
+                value = self._stash.pop(self._name, key, ABSENT)
+                if value is not ABSENT:
+                    return key, value
+            if cursor is None and not found:
+                raise StashKeyNotFoundError(self._name, None)
+
+    def setdefault(
+        self, key: Any, default: Any = None, *, expires_in: Span | None = None, idle: Span | None = None
+    ) -> Any:
+        return self._stash.setdefault(self._name, key, default, expires_in=expires_in, idle=idle)
+
+    def update(self, entries: Any = (), /, **named: Any) -> None:
+        """Store all entries of a mapping, or pairs, and the named ones, a thousand in each round trip."""
+        self._stash.put_many(self._name, pairs_of(entries, named))
 
     def keys(self, pattern: str | None = None) -> KeysView[Any]:
         """Return a view of the keys; with a glob such as ``"user:*"``, of the str keys that match it."""
-        return KeysView(self) if pattern is None else _MatchingKeys(self, lambda: self._stash.keys(self._name, pattern))
+        return _Keys(self, pattern)
 
-    def items(self) -> ItemsView[Any, Any]:
-        return _Items(self, lambda: self._stash.items(self._name))
+    def items(self, pattern: str | None = None) -> ItemsView[Any, Any]:
+        """Return a view of keys and values; ``pattern`` is as with `keys`."""
+        return _Items(self, pattern)
 
     def values(self) -> ValuesView[Any]:
-        return _Values(self, lambda: self._stash.items(self._name))
+        return _Values(self)
 
     def clear(self) -> None:
         """Remove every entry but not the table."""
@@ -94,122 +129,173 @@ class StashTable(MutableMapping[Any, Any]):
         """Show the name only: a repr must not go to the owner."""
         return f"<StashTable {self._name!r}>"
 
+    # --- as the handle ---
 
-class AsyncStashTable:
-    """`StashTable` for tasks: the same entries and the same errors, each operation to be awaited.
+    def put(self, key: Any, value: Any, *, expires_in: Span | None = None, idle: Span | None = None) -> int:
+        return self._stash.put(self._name, key, value, expires_in=expires_in, idle=idle)
 
-    ``await table[key]`` reads as ``[]`` does, ``async for key in table`` goes over the keys as they were at its start.
+    def get_with_version(self, key: Any, default: Any = None) -> tuple[Any, int]:
+        return self._stash.get_with_version(self._name, key, default)
+
+    def delete(self, key: Any) -> bool:
+        """Remove the key; return whether it was there."""
+        return self._stash.delete(self._name, key)
+
+    def exists(self, key: Any = ABSENT) -> bool:
+        return self._stash.exists(self._name, key)
+
+    def touch(self, key: Any, expires_in: Span | None = None) -> bool:
+        return self._stash.touch(self._name, key, expires_in)
+
+    def ttl(self, key: Any) -> float | None:
+        return self._stash.ttl(self._name, key)
+
+    def incr(self, key: Any, by: float = 1, *, expires_in: Span | None = None, idle: Span | None = None) -> Any:
+        return self._stash.incr(self._name, key, by, expires_in=expires_in, idle=idle)
+
+    def decr(self, key: Any, by: float = 1, *, expires_in: Span | None = None, idle: Span | None = None) -> Any:
+        return self._stash.decr(self._name, key, by, expires_in=expires_in, idle=idle)
+
+    def cas(self, key: Any, expected: Any, new: Any, *, expires_in: Span | None = None) -> bool:
+        return self._stash.cas(self._name, key, expected, new, expires_in=expires_in)
+
+    def put_many(
+        self,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        *,
+        expires_in: Span | None = None,
+        idle: Span | None = None,
+    ) -> int:
+        return self._stash.put_many(self._name, entries, expires_in=expires_in, idle=idle)
+
+    def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        return self._stash.get_many(self._name, keys)
+
+    def delete_many(self, keys: Iterable[Any]) -> int:
+        return self._stash.delete_many(self._name, keys)
+
+    def scan(
+        self, cursor: tuple[int, int] | None = None, *, count: int = 1000, pattern: str | None = None
+    ) -> Paged[tuple[Any, Any]]:
+        return self._stash.scan(self._name, cursor, count=count, pattern=pattern)
+
+    def length(self) -> int:
+        return self._stash.length(self._name)
+
+    def info(self) -> dict[str, Any]:
+        return self._stash.info(self._name)
+
+    def ensure(self, **rules: Any) -> bool:
+        return self._stash.ensure(self._name, **rules)
+
+    def push(
+        self, key: Any, *items: Any, left: bool = False, expires_in: Span | None = None, idle: Span | None = None
+    ) -> int:
+        return self._stash.push(self._name, key, *items, left=left, expires_in=expires_in, idle=idle)
+
+    def pop_left(self, key: Any, default: Any = None) -> Any:
+        return self._stash.pop_left(self._name, key, default)
+
+    def pop_right(self, key: Any, default: Any = None) -> Any:
+        return self._stash.pop_right(self._name, key, default)
+
+    def pop_many(self, key: Any, count: int, *, left: bool = True) -> list[Any]:
+        return self._stash.pop_many(self._name, key, count, left=left)
+
+    def add(self, key: Any, *members: Any, expires_in: Span | None = None, idle: Span | None = None) -> int:
+        return self._stash.add(self._name, key, *members, expires_in=expires_in, idle=idle)
+
+    def remove(self, key: Any, *members: Any) -> int:
+        return self._stash.remove(self._name, key, *members)
+
+    def size(self, key: Any) -> int:
+        return self._stash.size(self._name, key)
+
+    def watch(self, pattern: str | None = None, *, timeout: Span | None = None) -> Watcher:
+        return self._stash.watch(self._name, pattern, timeout=timeout)
+
+    # --- for the views ---
+
+    def each_key(self, pattern: str | None = None) -> Iterator[Any]:
+        """Give the keys, a thousand in each round trip."""
+        return self._stash.iterate(lambda cursor: self._questions.page_of_keys(self._name, cursor, 1000, pattern))
+
+    def each_item(self, pattern: str | None = None) -> Iterator[tuple[Any, Any]]:
+        """Give the keys with their values, a thousand in each round trip."""
+        return self._stash.iterate(lambda cursor: self._questions.page(self._name, cursor, 1000, pattern))
+
+
+def present(table: str, key: Any, value: Any) -> Any:
+    """Return the value.
+
+    Raises:
+        StashKeyNotFoundError: it is absent.
     """
-
-    def __init__(self, stash: AsyncStash, name: str) -> None:
-        self._stash = stash
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def __getitem__(self, key: Any) -> Coroutine[Any, Any, Any]:
-        return self._fetch(key)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for key in await self._stash.keys(self._name):
-            yield key
-
-    async def get(self, key: Any, default: Any = None) -> Any:
-        return await self._stash.get(self._name, key, default)
-
-    async def put(self, key: Any, value: Any) -> None:
-        await self._stash.put(self._name, key, value)
-
-    async def delete(self, key: Any) -> None:
-        """Remove the key.
-
-        Raises:
-            StashKeyNotFoundError: there is no such key.
-        """
-        if not await self._stash.delete(self._name, key):
-            raise StashKeyNotFoundError(self._name, key)
-
-    async def exists(self, key: Any) -> bool:
-        return await self._stash.exists(self._name, key)
-
-    async def length(self) -> int:
-        return await self._stash.length(self._name)
-
-    async def keys(self, pattern: str | None = None) -> list[Any]:
-        return await self._stash.keys(self._name, pattern)
-
-    async def items(self) -> list[tuple[Any, Any]]:
-        return await self._stash.items(self._name)
-
-    async def values(self) -> list[Any]:
-        return [value for _, value in await self._stash.items(self._name)]
-
-    async def pop(self, key: Any, default: Any = ABSENT) -> Any:
-        """Remove the key and return its value, or ``default`` if one is given."""
-        value = await self._stash.pop(self._name, key, ABSENT)
-        return _present(self._name, key, default if value is ABSENT else value)
-
-    async def setdefault(self, key: Any, default: Any = None) -> Any:
-        return await self._stash.setdefault(self._name, key, default)
-
-    async def update(self, entries: Mapping[Any, Any]) -> None:
-        """Store each entry, one round trip after the other; cancelling leaves those stored that were."""
-        for key, value in entries.items():
-            await self.put(key, value)
-
-    async def clear(self) -> None:
-        """Remove every entry but not the table."""
-        await self._stash.clear(self._name)
-
-    def __repr__(self) -> str:
-        return f"<AsyncStashTable {self._name!r}>"
-
-    async def _fetch(self, key: Any) -> Any:
-        return _present(self._name, key, await self._stash.get(self._name, key, ABSENT))
-
-
-def _present(table: str, key: Any, value: Any) -> Any:
     if value is ABSENT:
         raise StashKeyNotFoundError(table, key)
     return value
 
 
-# --- what keys(), items() and values() return: a look at the whole table takes one round trip, not one for each key --
+def pairs_of(entries: Any, named: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Give what ``update`` was given as pairs, in its order: in a dict, 1 and True would be one key."""
+    if isinstance(entries, Mapping):
+        yield from entries.items()
+    elif hasattr(entries, "keys"):
+        for key in entries.keys():  # noqa: SIM118 - all that is known of it is that it has keys
+            yield key, entries[key]
+    else:
+        yield from entries
+    yield from named.items()
 
 
-class _MatchingKeys(KeysView[Any]):
-    def __init__(self, table: StashTable, fetch: Callable[[], list[str]]) -> None:
+class _Keys(KeysView[Any]):
+    _mapping: StashTable
+
+    def __init__(self, table: StashTable, pattern: str | None) -> None:
         super().__init__(table)
-        self._fetch = fetch
+        self._pattern = pattern
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._fetch())
+        return self._mapping.each_key(self._pattern)
 
     def __len__(self) -> int:
-        return len(self._fetch())
+        return len(self._mapping) if self._pattern is None else sum(1 for _ in self)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._fetch()
+        return _matches(self._pattern, key) and key in self._mapping
 
 
 class _Items(ItemsView[Any, Any]):
-    def __init__(self, table: StashTable, fetch: Callable[[], list[tuple[Any, Any]]]) -> None:
+    _mapping: StashTable
+
+    def __init__(self, table: StashTable, pattern: str | None) -> None:
         super().__init__(table)
-        self._fetch = fetch
+        self._pattern = pattern
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self._fetch())
+        return self._mapping.each_item(self._pattern)
+
+    def __len__(self) -> int:
+        return len(self._mapping) if self._pattern is None else sum(1 for _ in self._mapping.each_key(self._pattern))
+
+    def __contains__(self, item: object) -> bool:
+        return (
+            isinstance(item, tuple)
+            and len(item) == 2
+            and _matches(self._pattern, item[0])
+            and super().__contains__(item)
+        )
 
 
 class _Values(ValuesView[Any]):
-    def __init__(self, table: StashTable, fetch: Callable[[], list[tuple[Any, Any]]]) -> None:
-        super().__init__(table)
-        self._fetch = fetch
+    _mapping: StashTable
 
     def __iter__(self) -> Iterator[Any]:
-        return (value for _, value in self._fetch())
+        return (value for _, value in self._mapping.each_item())
 
     def __contains__(self, value: object) -> bool:
         return any(mine is value or mine == value for mine in self)
+
+
+def _matches(pattern: str | None, key: object) -> bool:
+    return pattern is None or (isinstance(key, str) and compile_glob(pattern).fullmatch(key) is not None)

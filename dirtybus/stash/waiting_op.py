@@ -36,6 +36,10 @@ class WaitingOp(Op, frozen=True):
         """Carry it out, or return None: it has to wait."""
         raise NotImplementedError
 
+    def moved_on(self, state: StashState, now: float) -> WaitingOp:
+        """Return what to go on waiting with, after an attempt that came too early."""
+        return self
+
     def give_up(self, state: StashState, now: float) -> StashReply:
         """Return what it comes to when its wait is over."""
         raise NotImplementedError

@@ -145,8 +145,8 @@ with DirtyClient(path) as client:
 async def _two_at_once(path: str, ttl_s: float, job_s: float, how: str) -> bool:
     """Let two processes do a job under one lease; return whether both were at it at the same time."""
     command = (sys.executable, "-c", JOB, path, str(ttl_s), str(job_s), how)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    both = [await asyncio.create_subprocess_exec(*command, **pipes, cwd=ROOT) for _ in range(2)]
+    pipe = subprocess.PIPE
+    both = [await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=ROOT) for _ in range(2)]
     for one in both:
         assert one.stdout is not None
         assert await asyncio.wait_for(one.stdout.readline(), 20) == b"ready\n"

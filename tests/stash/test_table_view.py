@@ -226,7 +226,46 @@ async def test_a_missing_key_raises_in_the_async_view(async_table: AsyncStashTab
     with pytest.raises(StashKeyNotFoundError) as caught:
         await async_table["k"]
     assert (caught.value.table_name, caught.value.key) == ("t", "k")
-    with pytest.raises(KeyError):
-        await async_table.delete("k")
+    assert await async_table.delete("k") is False
     with pytest.raises(KeyError):
         await async_table.pop("k")
+
+
+def test_a_view_has_every_function_of_the_stash(table: StashTable, port: CountingPort) -> None:
+    table.update({"a": 1}, b=2)
+    table |= {"c": 3}
+    assert dict(table.items()) == {"a": 1, "b": 2, "c": 3} == table
+    assert table.incr("a", 4) == 5
+    assert table.decr("a") == 4
+    assert table.cas("a", 4, 7)
+    assert table.get_many(["a", "x"]) == {"a": 7}
+    assert table.delete_many(["a", "x"]) == 1
+    version = table.put("d", 4, expires_in=50)
+    assert table.get_with_version("d") == (4, version)
+    assert 49 < (table.ttl("d") or 0) <= 50
+    assert table.touch("d", 100)
+    assert table.push("l", 1, 2, 3) == 3
+    assert (table.pop_left("l"), table.pop_right("l"), table.pop_many("l", 5)) == (1, 3, [2])
+    assert (table.add("s", 1, 1), table.remove("s", 1), table.size("s")) == (1, 1, 0)
+    assert table.info()["name"] == "t"
+    port.verbs.clear()
+    table.update((number, number) for number in range(2500))
+    assert port.verbs == ["put_many"] * 3
+    found, _ = table.scan(count=10)
+    assert len(found) == 10
+
+
+def test_popitem_takes_each_entry_once_until_there_is_none(table: StashTable) -> None:
+    table.update({number: str(number) for number in range(30)})
+    assert {table.popitem() for _ in range(30)} == {(number, str(number)) for number in range(30)}
+    with pytest.raises(KeyError):
+        table.popitem()
+
+
+async def test_the_async_view_has_them_too(async_table: AsyncStashTable) -> None:
+    await async_table.update({"a": 1, "b": 2})
+    assert await async_table.incr("a") == 2
+    assert [key async for key in async_table] == ["a", "b"]
+    assert await async_table.push("l", "x") == 1
+    assert await async_table.pop_left("l") == "x"
+    assert await async_table.get_many(["a", "b", "c"]) == {"a": 2, "b": 2}
