@@ -139,3 +139,29 @@ def test_bot_answers_everybody_and_ends_with_the_chat(run_example: RunExample) -
     assert answers["Grace: hello"].startswith("    bot: Hello, Grace! You are number ")
     assert answers["Linus: spell events are never lost"] == "    bot: events - are - never - lost"
     assert answers["Bob: ?"] == "    bot: I know: hello, spell WORDS"
+
+
+def test_sessions_end_when_unused_and_outlive_a_restart(run_example: RunExample) -> None:
+    many, gone, after, logins = lines_of(run_example("sessions.py"))
+    assert many == "Ada, visit 21"
+    assert gone == "Bob has not been seen for 1 s: please log in"
+    assert after.startswith("after a restart: Ada, visit ")
+    assert int(after.split()[-1]) > 21
+    assert logins == "logins so far: 2"
+
+
+def test_cron_runs_each_tick_once_and_goes_on_after_a_kill(run_example: RunExample) -> None:
+    lines = lines_of(run_example("cron_once.py", within_s=60.0))
+    words = [line.split() for line in lines]
+    ticks = [int(line[2]) for line in words if line[1] == "tick"]
+    assert len(ticks) == len(set(ticks))
+    assert len(ticks) >= 15  # whoever is killed may take one along
+    (killed,) = [number for number, line in enumerate(words) if line[1] == "killed"]
+    before, after = words[:killed], words[killed + 1 :]
+    assert {line[0] for line in after if line[1] == "begins"} == {"AB".replace(words[killed][0], "")}
+    for part in (before, after):  # what one began is over before the next one is begun
+        reports = [line[1] for line in part if line[1] in ("begins", "ends")]
+        assert all(word == ("begins", "ends")[number % 2] for number, word in enumerate(reports))
+    skipped = sum(line[1] == "skips" for line in words)
+    assert lines[-1] == f"{skipped} ticks were skipped, as the report of before was not done"
+    assert skipped > 0
