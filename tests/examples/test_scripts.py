@@ -150,6 +150,7 @@ def test_sessions_end_when_unused_and_outlive_a_restart(run_example: RunExample)
     assert logins == "logins so far: 2"
 
 
+@pytest.mark.slow
 def test_cron_runs_each_tick_once_and_goes_on_after_a_kill(run_example: RunExample) -> None:
     lines = lines_of(run_example("cron_once.py", within_s=60.0))
     words = [line.split() for line in lines]
