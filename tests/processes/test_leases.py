@@ -218,3 +218,16 @@ async def test_a_lease_outlives_its_owner_if_the_stash_is_persisted(tmp_path: Pa
         for one in (client, other):
             await one.close_async()
             one.close()
+
+
+async def test_a_client_that_the_owner_hangs_up_on_keeps_what_is_persisted(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    async with serving(socket=path, workers=1, stash={"persist": tmp_path / "stash.db"}) as arbiter:
+        client, leases = DirtyClient(path), arbiter.stash.state.leases
+        lease = client.stash_async.lease("job", 60, renew=False)
+        await lease.acquire()
+        assert arbiter._door is not None
+        arbiter._door.close()  # as at its end, but here the stash lives on
+        await until(lambda: list(leases._by_caller) == [None])
+        assert leases._by_holder.keys() == {("job", lease.token)}
+        await client.close_async()
