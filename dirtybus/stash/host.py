@@ -15,7 +15,7 @@ from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.ops_many import Rules
 from dirtybus.stash.parts import ListValue, SetValue
 from dirtybus.stash.recorder import StoreRecorder
-from dirtybus.stash.store import Define, Row, StashStore, Upsert
+from dirtybus.stash.store import Define, Drop, Row, StashStore, Upsert
 from dirtybus.stash.store_sqlite import SqliteStore
 from dirtybus.stash.sweeper import Sweeper
 from dirtybus.stash.writer import StashWriter
@@ -47,8 +47,8 @@ class StashHost:
             StashError: the file cannot be used; the message says why, and what to do.
         """
         if self._store is not None and self._writer is None:
-            await self._restore(self._store)
-            self._writer = self._begin_to_write(self._store)
+            unkept = await self._restore(self._store)
+            self._writer = self._begin_to_write(self._store, unkept)
         self._sweeper.start()
 
     async def stop(self, within_s: float) -> None:
@@ -79,7 +79,7 @@ class StashHost:
         if self._writer is not None:
             self._writer.close(0)
 
-    def _begin_to_write(self, store: StashStore) -> StashWriter:
+    def _begin_to_write(self, store: StashStore, unkept: Sequence[str]) -> StashWriter:
         loop = asyncio.get_running_loop()
 
         def hop(tell: Callable[[], object]) -> None:
@@ -90,12 +90,15 @@ class StashHost:
 
         writer = StashWriter(store)
         writer.start()
+        if unkept:
+            writer.submit([Drop(name) for name in unkept], version=store.version, is_durable=False)
         self._keeper.recorder = StoreRecorder(self._keeper.state.tables, writer, self._keeper.now, hop)
         return writer
 
     # --- reading what is persisted ---
 
-    async def _restore(self, store: StashStore) -> None:
+    async def _restore(self, store: StashStore) -> list[str]:
+        """Return the tables that are in the store, but are to be kept no more."""
         began_at = time.monotonic()
         restoring = _Restoring(self._keeper)
         with ThreadPoolExecutor(1, thread_name_prefix="dirtybus-load") as thread:
@@ -110,6 +113,7 @@ class StashHost:
         restoring.end(store.version)
         count = sum(len(restoring.tables.get(name)) for name in restoring.tables.names())
         log.logger.info("the stash has {} entries from before, read in {:.2f} s", count, time.monotonic() - began_at)
+        return restoring.unkept
 
 
 class _Restoring:
@@ -117,6 +121,7 @@ class _Restoring:
 
     def __init__(self, keeper: Keeper) -> None:
         self.tables = keeper.state.tables
+        self.unkept: list[str] = []
         self._keeper = keeper
         self._now = keeper.now()
         self._shift_s = self._now - time.time()
@@ -137,6 +142,8 @@ class _Restoring:
                 f"the version of dirtybus that wrote it, or name another file in stash.persist"
             ) from exc
         self.tables.restore_table(record.table, rules)
+        if self.tables.durability(record.table) == "none":  # the settings have changed since
+            self.unkept.append(record.table)
 
     def end(self, version: int) -> None:
         """All was taken: go on counting where the last owner ended."""
@@ -146,6 +153,8 @@ class _Restoring:
 
     def _take_entry(self, record: Upsert) -> None:
         row = record.row
+        if row.table in self.unkept:
+            return
         table = self.tables.find(row.table)
         if table is None:  # its definition comes first
             raise StashError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from dirtybus.config.stash import Durability
 from dirtybus.errors import DirtyError
 from dirtybus.stash.all_tables import StashTables
 from dirtybus.stash.entry import Entry, LargeBody
@@ -22,7 +23,7 @@ class StoreRecorder:
     """The `Recorder` of a keeper that has a store.
 
     Args:
-        tables: say how safe each table has to be.
+        tables: say how safe each table has to be. What they hold now is in the store already, where it has to be.
         writer: writes behind.
         clock: the keeper's clock.
         hop: brings an answer from the writer's thread to where it may be given.
@@ -39,6 +40,8 @@ class StoreRecorder:
         self._writer = writer
         self._clock = clock
         self._hop = hop
+        #: how safe each table is, as far as the store has been told
+        self._kept = {name: tables.durability(name) for name in tables.names()}
 
     def record(self, notes: Sequence[Note], version: int, settle: Callable[[DirtyError | None], object]) -> bool:
         """Take the changes of one operation; return whether its answer waits for ``settle``: for a commit, or room."""
@@ -46,10 +49,9 @@ class StoreRecorder:
         changes: list[Change] = []
         is_durable = False
         for note in notes:
-            durability = self._tables.durability(note.table)
-            if durability != "none":
-                changes.append(self._change(note, shift_s))
-                is_durable = is_durable or durability == "sync"
+            before = self._kept.get(note.table, "none")
+            changes += self._changes(note, before, shift_s)
+            is_durable = is_durable or "sync" in (before, self._kept.get(note.table))
         if not changes:
             return False
         has_to_wait = is_durable or self._writer.is_full
@@ -64,10 +66,33 @@ class StoreRecorder:
         """Return how far the writing is, as plain values."""
         return self._writer.state()
 
-    def _change(self, note: Note, shift_s: float) -> Change:
-        key = note.key
-        if key is None:
-            return self._change_of_table(note)
+    def _changes(self, note: Note, before: Durability, shift_s: float) -> Iterable[Change]:
+        if note.kind == "ruled":
+            return self._ruled(note.table, shift_s)
+        if note.kind == "dropped":
+            self._kept.pop(note.table, None)
+        if before == "none":
+            return ()
+        if note.key is None:
+            return [Clear(note.table) if note.kind == "cleared" else Drop(note.table)]
+        return [self._change(note, note.key, shift_s)]
+
+    def _ruled(self, name: str, shift_s: float) -> list[Change]:
+        """The table was made, or its rules are others: it may be kept from now on, or no more."""
+        table = self._tables.find(name)
+        if table is None:
+            return []  # it was dropped since, in the same transaction
+        before = self._kept.get(name)
+        now = self._kept[name] = self._tables.durability(name)
+        if now == "none":
+            return [] if before in (None, "none") else [Drop(name)]
+        changes: list[Change] = [Define(name, Rules.of(table.rules).to_bytes())]
+        if before == "none":  # what it holds already was never told
+            for _, key, entry in table.entries.after(None):
+                changes.append(self._change(Note("put", name, key, entry.version, entry), key, shift_s))
+        return changes
+
+    def _change(self, note: Note, key: bytes, shift_s: float) -> Change:
         entry = note.entry
         if entry is None:
             return Erase(note.table, key)
@@ -80,14 +105,6 @@ class StoreRecorder:
         if note.is_whole:
             return Upsert(row, tuple(value.parts()), is_new=True)
         return Upsert(row, tuple(note.parts_put), tuple(note.parts_gone))
-
-    def _change_of_table(self, note: Note) -> Change:
-        match note.kind:
-            case "cleared":
-                return Clear(note.table)
-            case "dropped":
-                return Drop(note.table)
-        return Define(note.table, Rules.of(self._tables.get(note.table).rules).to_bytes())
 
 
 def to_wall(moment: float, shift_s: float) -> float:
