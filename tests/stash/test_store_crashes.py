@@ -7,7 +7,6 @@ import dataclasses
 import random
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from select import select
@@ -24,6 +23,7 @@ from dirtybus.stash.host import StashHost
 from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.op import StashReply, body_of
 from dirtybus.stash.store_sqlite import SqliteStore
+from dirtybus.stash.writer import StashWriter
 from tests.stash.hosting import hosted
 from tests.stash.model import Model, Refused, same
 from tests.stash.replay import check
@@ -120,6 +120,7 @@ class Life:
         self.model = Model(dict(config.tables), None)
         self.store = SqliteStore(path)
         self.version = 0
+        self.writers: list[StashWriter] = []
 
     async def begin(self) -> None:
         self.clock.began = self.clock.wall - 50.0
@@ -164,6 +165,7 @@ class Life:
         self.version = max([self.version, *(entry.version for entry in of_kept)])
         writer = self.host._writer
         assert writer is not None
+        self.writers.append(writer)
         await asyncio.to_thread(writer.close, WITHIN_S)
         self.keeper.close()
         self.clock.wall += later_s
@@ -209,8 +211,7 @@ async def _live(path: str, seed: int) -> None:
         for _ in range(60):
             life.clock.wall += chance.choice([0.25, 0.25, 1.0, 9.0])
             if chance.random() < 0.1:
-                life.clock.wall += chance.choice([-30.0, 0.0, 3.0, 8.0])
-                await life.crash(-1.0)
+                await life.crash(chance.choice([-30.0, 0.0, 3.0, 8.0]))
                 life.compare()
             elif chance.random() < 0.1:
                 life.sweep()
@@ -219,7 +220,7 @@ async def _live(path: str, seed: int) -> None:
         await life.crash(-1.0)
         life.compare()
         await life.host.stop(WITHIN_S)
-    assert not [thread for thread in threading.enumerate() if thread.name == "dirtybus-stash"]
+    assert all(not writer._thread.is_alive() for writer in life.writers)
 
 
 @settings(max_examples=40)
