@@ -6,6 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
 
 from dirtybus import log
 from dirtybus.errors import StashError
@@ -15,7 +18,7 @@ from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.ops_many import Rules
 from dirtybus.stash.parts import ListValue, SetValue
 from dirtybus.stash.recorder import StoreRecorder
-from dirtybus.stash.store import Define, Drop, Row, StashStore, Upsert
+from dirtybus.stash.store import Change, Define, Drop, Row, StashStore, Upsert
 from dirtybus.stash.store_sqlite import SqliteStore
 from dirtybus.stash.sweeper import Sweeper
 from dirtybus.stash.writer import StashWriter
@@ -23,6 +26,8 @@ from dirtybus.stash.writer import StashWriter
 __all__ = ["StashHost"]
 
 _Batch = Sequence[Define | Upsert]
+#: the clocks are not read at the same moment
+_CLOCK_ERROR_S: Final = 0.01
 
 
 class StashHost:
@@ -47,8 +52,8 @@ class StashHost:
             StashError: the file cannot be used; the message says why, and what to do.
         """
         if self._store is not None and self._writer is None:
-            unkept = await self._restore(self._store)
-            self._writer = self._begin_to_write(self._store, unkept)
+            mended = await self._restore(self._store)
+            self._writer = self._begin_to_write(self._store, mended)
         self._sweeper.start()
 
     async def stop(self, within_s: float) -> None:
@@ -79,7 +84,7 @@ class StashHost:
         if self._writer is not None:
             self._writer.close(0)
 
-    def _begin_to_write(self, store: StashStore, unkept: Sequence[str]) -> StashWriter:
+    def _begin_to_write(self, store: StashStore, mended: Sequence[Change]) -> StashWriter:
         loop = asyncio.get_running_loop()
 
         def hop(tell: Callable[[], object]) -> None:
@@ -90,15 +95,15 @@ class StashHost:
 
         writer = StashWriter(store)
         writer.start()
-        if unkept:
-            writer.submit([Drop(name) for name in unkept], version=store.version, is_durable=False)
+        if mended:
+            writer.submit(mended, version=store.version, is_durable=False)
         self._keeper.recorder = StoreRecorder(self._keeper.state.tables, writer, self._keeper.now, hop)
         return writer
 
     # --- reading what is persisted ---
 
-    async def _restore(self, store: StashStore) -> list[str]:
-        """Return the tables that are in the store, but are to be kept no more."""
+    async def _restore(self, store: StashStore) -> list[Change]:
+        """Return what has to be changed in the store after this."""
         began_at = time.monotonic()
         restoring = _Restoring(self._keeper)
         with ThreadPoolExecutor(1, thread_name_prefix="dirtybus-load") as thread:
@@ -113,7 +118,7 @@ class StashHost:
         restoring.end(store.version)
         count = sum(len(restoring.tables.get(name)) for name in restoring.tables.names())
         log.logger.info("the stash has {} entries from before, read in {:.2f} s", count, time.monotonic() - began_at)
-        return restoring.unkept
+        return [*(Drop(name) for name in restoring.unkept), *restoring.mended]
 
 
 class _Restoring:
@@ -122,6 +127,7 @@ class _Restoring:
     def __init__(self, keeper: Keeper) -> None:
         self.tables = keeper.state.tables
         self.unkept: list[str] = []
+        self.mended: list[Change] = []
         self._keeper = keeper
         self._now = keeper.now()
         self._shift_s = self._now - time.time()
@@ -166,6 +172,9 @@ class _Restoring:
             return
         # a clock that was set back meanwhile does not make it live longer than it was given
         expires_at = min(row.expires_at + self._shift_s, self._now + row.ttl_s)
+        if expires_at < row.expires_at + self._shift_s - _CLOCK_ERROR_S:  # nor does the next restart
+            sooner = msgspec.structs.replace(row, value=None, expires_at=expires_at - self._shift_s)
+            self.mended.append(Upsert(sooner))
         table.restore(
             row.key,
             Entry(_value_of(record), row.version, expires_at, row.ttl_s, row.idle_s),
