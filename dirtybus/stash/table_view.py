@@ -67,7 +67,7 @@ class StashTable(MutableMapping[Any, Any]):
         """Whether both hold the same; two tables hold the same if their keys are of the same types, too."""
         if not isinstance(other, Mapping):
             return NotImplemented
-        mine = list(self.items())
+        mine = list(iter(self.items()))  # an iterator is not asked for its length
         if isinstance(other, StashTable):
             return {key_bytes(key): value for key, value in mine} == {
                 key_bytes(key): value for key, value in other.items()

@@ -113,7 +113,8 @@ async def test_no_change_goes_untold_whichever_thread_makes_it() -> None:
             ]
             for writer in writers:
                 writer.start()
-            await asyncio.to_thread(lambda: [writer.join() for writer in writers])
+            for writer in writers:
+                await asyncio.to_thread(writer.join)
             await until(lambda: sum(event.lost or 1 for event in told.events) == 6000)
             await asyncio.to_thread(handle.put, "t", "last", 1)
             await until(lambda: told.events[-1].key == "last")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -102,8 +103,7 @@ def test_each_watcher_sees_what_matches_in_order_or_a_gap_of_the_right_size(seed
     handle = Stash(LocalPort(keeper))
     log: list[tuple[str, str]] = []
     places: list[tuple[str | None, tuple[int, int], int]] = []
-    most, changes_module._MOST_CHANGES = changes_module._MOST_CHANGES, 20
-    try:
+    with mock.patch.object(changes_module, "_MOST_CHANGES", 20):
         for _ in range(120):
             what = chance.random()
             if what < 0.1:
@@ -132,8 +132,6 @@ def test_each_watcher_sees_what_matches_in_order_or_a_gap_of_the_right_size(seed
                 ]  # fmt: skip
                 assert [(change.kind, (change.key or b"")[2:].decode()) for change in reply.changes] == wanted
                 places.append((pattern, reply.cursor, len(log)))
-    finally:
-        changes_module._MOST_CHANGES = most
 
 
 def test_a_watcher_that_waits_for_what_never_comes_is_neither_woken_nor_told_of_a_gap(
