@@ -19,7 +19,6 @@ from dirtybus.stash.ops_many import Rules
 from dirtybus.stash.parts import ListValue, SetValue
 from dirtybus.stash.recorder import StoreRecorder
 from dirtybus.stash.store import Change, Define, Drop, Row, StashStore, Upsert
-from dirtybus.stash.store_sqlite import SqliteStore
 from dirtybus.stash.sweeper import Sweeper
 from dirtybus.stash.writer import StashWriter
 
@@ -41,7 +40,11 @@ class StashHost:
     def __init__(self, keeper: Keeper, store: StashStore | None = None) -> None:
         self._keeper = keeper
         path = keeper.config.persist
-        self._store = store or (None if path is None else SqliteStore(path))
+        if store is None and path is not None:
+            from dirtybus.stash.store_sqlite import SqliteStore  # not on top: most keep nothing, and start faster
+
+            store = SqliteStore(path)
+        self._store = store
         self._sweeper = Sweeper(keeper)
         self._writer: StashWriter | None = None
 
