@@ -105,12 +105,15 @@ class Keeper:
             if op.writes:  # what only reads makes nothing due earlier
                 self._tell_due()
 
-    def withdraw(self, settle: Settle) -> None:
-        """Whoever would be answered by ``settle`` waits no more."""
+    def withdraw(self, op: StashOp, settle: Settle) -> None:
+        """Whoever submitted ``op`` with this ``settle`` waits no more; what was carried out stays so."""
+        if not isinstance(op, WaitingOp):
+            return
         with self._lock:
-            for waiter in self._all_waiting():
+            for waiter in self._waiting.get(op.topic, ()):
                 if waiter.settle is settle:
                     self._settle(waiter, None)
+                    return
 
     def is_answered_at_once(self, op: StashOp) -> bool:
         """Whether `submit` will have answered ``op`` when it returns, unless the disk cannot keep up."""
@@ -221,8 +224,6 @@ class Keeper:
         if reply is not None:
             self._answer(reply, settle, now)
             return
-        if self._is_closed:
-            raise StashError("the owner of the stash has ended, so there is nothing to wait for; nothing was done")
         if self._is_closed:
             raise StashError(f"{op!r}: the owner of the stash has ended, so nothing will come that could be waited for")
         if self._open >= self.config.max_waiting:

@@ -106,7 +106,7 @@ class AsyncLocalPort:
                 try:
                     await answered.wait()
                 except asyncio.CancelledError:
-                    self._keeper.withdraw(settle)
+                    self._keeper.withdraw(op, settle)
                     raise
         elif isinstance(op, _LONG):
             import asyncio
