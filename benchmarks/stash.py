@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.options import rounds_of
+from benchmarks.options import add_common
 from benchmarks.rounds import VisitFailed, carry_out
 from benchmarks.stash_load import Found, StashPlan
 from benchmarks.stash_rows import stash_table, summarise
@@ -92,12 +92,7 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks.stash",
         description="Measure shared state: dirtybus beside gunicorn.dirty and Valkey. Compare ratios, never times.",
     )
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="the default: 3 rounds, about a minute and a half")
-    size.add_argument("--full", action="store_true", help="5 rounds of longer loads: ten minutes")
-    parser.add_argument("--rounds", metavar="N", type=rounds_of, help="visit each contestant so often")
-    parser.add_argument("--only", metavar="NAME", action="append", help="only contestants called so; may be repeated")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows there as well")
+    add_common(parser, quick="3 rounds, about a minute and a half", full="5 rounds of longer loads: ten minutes")
     return parser.parse_args(argv)
 
 
