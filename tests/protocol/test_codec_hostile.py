@@ -320,3 +320,8 @@ def strange_value(kind: str) -> Any:
 def test_msgspecs_own_types_cannot_smuggle_bytes_into_a_message(kind: str) -> None:
     with pytest.raises(TypeError, match="cannot send a value of type"):
         encode_body([strange_value(kind)])
+
+
+def test_members_of_a_set_that_are_equal_count_once() -> None:
+    """The stash keeps 1 and True apart; a set of Python cannot."""
+    assert decode_body(body_of(Code.SET, [1, 2, 1])) == {1, 2}
