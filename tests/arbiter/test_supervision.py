@@ -164,7 +164,8 @@ async def test_an_app_that_crashes_at_every_call_fails_fast_and_its_neighbour_li
         assert {type(error) for error in told[:-1]} == {WorkerLost}
         # max_restarts and the one too many; and each worker that held the app when it was enough
         assert 3 <= len(told[:-1]) <= 3 + arbiter.target
-        assert len(diary.of(CircuitOpened)) == 1
+        # a worker that was booting when it was enough may have closed it once more, until its own call
+        assert len(diary.of(CircuitOpened)) == len(diary.of(CircuitClosed)) + 1
         spawned = len(diary.of(WorkerSpawned))
         async with neighbour(arbiter):
             for error in await refusals(arbiter, 200):
@@ -173,7 +174,7 @@ async def test_an_app_that_crashes_at_every_call_fails_fast_and_its_neighbour_li
             # replacements for the workers that died last, without the app; no call has started anything
             assert len(diary.of(WorkerSpawned)) <= spawned + arbiter.target
             break_("")
-            await until(lambda: diary.of(CircuitClosed))
+            await until(lambda: len(diary.of(CircuitClosed)) == len(diary.of(CircuitOpened)))
             assert await arbiter.call(FRAIL, "work") == "done"
             await until(lambda: holders(arbiter) == 2)
 
