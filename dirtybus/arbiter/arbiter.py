@@ -249,7 +249,7 @@ class Arbiter(LocalCaller):
 
     def credit(self, call_id: CallId, chunks: int) -> None:
         """The reader took so many chunks: the worker may send as many more."""
-        self._interpreter.credit(call_id, chunks)
+        self._interpreter.dispatcher.credit(call_id, chunks)
 
     def check_invariants(self) -> None:
         """Check the books of calls, workers and pool against each other. Slow; not to be asked while one changes.

@@ -10,7 +10,7 @@ from dirtybus.arbiter.calls import Request
 from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import CallId
 from dirtybus.protocol.arguments import encode_arguments
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 from dirtybus.transport.sinks import Sink, StreamSink, ValueSink
 
 __all__ = ["LocalCaller"]

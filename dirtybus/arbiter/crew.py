@@ -16,7 +16,8 @@ from dirtybus.arbiter.spawner import Spawner
 from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import WorkerId
 from dirtybus.pool.ports import KillReason
-from dirtybus.protocol.messages import Boot, Booting, Log, Message, Stop
+from dirtybus.protocol.heads import Boot, Booting, Log, Stop
+from dirtybus.protocol.messages import Message
 
 __all__ = ["Crew"]
 

@@ -12,7 +12,14 @@ from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.ledger import Ledger
 from dirtybus.errors import ActionNotFound, DirtyError
 from dirtybus.pool.model import CallId
-from dirtybus.protocol.messages import Chunk, End, Failure, Message, Progress, Reply
+from dirtybus.protocol.heads import (
+    Chunk,
+    End,
+    Failure,
+    Progress,
+    Reply,
+)
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.sinks import Sink
 
 __all__ = ["CallDesk"]

@@ -15,7 +15,7 @@ from dirtybus.protocol.codec import decode_body
 from dirtybus.protocol.frames import LARGE_BYTES, Buffer
 from dirtybus.protocol.gd1 import encode_message
 from dirtybus.protocol.gd1_messages import Answer, Chunk, End, Error, Response
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 
 __all__ = ["CallArbiter", "Gd1Call", "Outbox"]
 

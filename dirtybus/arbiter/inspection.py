@@ -14,8 +14,9 @@ from dirtybus.config import DirtyConfig
 from dirtybus.config.fitting import doubts
 from dirtybus.errors import BootFailed
 from dirtybus.pool.model import WorkerId
-from dirtybus.protocol.messages import BootFailed as BootFailedHead
-from dirtybus.protocol.messages import Booting, Inspect, Inspected, Message
+from dirtybus.protocol.heads import BootFailed as BootFailedHead
+from dirtybus.protocol.heads import Booting, Inspect, Inspected
+from dirtybus.protocol.messages import Message
 
 __all__ = ["inspect_apps", "inspect_directory"]
 

@@ -19,6 +19,7 @@ from dirtybus.arbiter.chronicle import Chronicle
 from dirtybus.arbiter.crew import Crew
 from dirtybus.arbiter.desk import CallDesk
 from dirtybus.arbiter.directory import Terms
+from dirtybus.arbiter.dispatcher import Dispatcher
 from dirtybus.arbiter.editions import Edition, Editions
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.lobby import Lobby
@@ -29,24 +30,22 @@ from dirtybus.arbiter.stash_questions import StashQuestions
 from dirtybus.arbiter.timer import Timer
 from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
-from dirtybus.errors import DirtyError, Draining, LocalProtocolError, Unavailable
+from dirtybus.errors import DirtyError, Draining, Unavailable
 from dirtybus.events import LifecycleEvent
 from dirtybus.pool import ports
 from dirtybus.pool.model import CallId, Phase
 from dirtybus.pool.model import Refusal as Refused
 from dirtybus.pool.pool import Pool
 from dirtybus.pool.snapshot import PoolSnapshot
-from dirtybus.protocol.messages import (
+from dirtybus.protocol.heads import (
     BootFailed,
-    Call,
     Cancel,
     Chunk,
-    Credit,
-    Message,
     Progress,
     Ready,
     StashAsk,
 )
+from dirtybus.protocol.messages import Message
 from dirtybus.stash.keeper import Keeper
 from dirtybus.transport.sinks import Sink
 
@@ -77,6 +76,7 @@ class Interpreter:
         self._chronicle = Chronicle(observe)
         self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._chronicle.born)
         self._vigil = Vigil(self.crew, None, lambda record: self._feed(ports.Unresponsive(record.id)))
+        self.dispatcher = Dispatcher(self.desk, self.crew, on_sent=self._vigil.begin, feed=self._feed)
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
         self._spawner = spawner
@@ -195,12 +195,6 @@ class Interpreter:
         if self.desk.get(call_id) is not None:
             self._feed(ports.CancelRequested(call_id))
 
-    def credit(self, call_id: CallId, chunks: int) -> None:
-        """The reader took so many chunks: the worker may send as many more."""
-        call = self.desk.get(call_id)
-        if call is not None and call.worker is not None:
-            self.crew.send(call.worker, Message(Credit(chunks=chunks), call_id))
-
     def resize(self, workers: int) -> int:
         """Aim at another number of workers; returns what the apps' limits allow of it."""
         if why := self.pool.why_not(workers):
@@ -275,7 +269,7 @@ class Interpreter:
     def _apply(self, order: ports.Order) -> None:  # noqa: C901 - it only routes
         match order:
             case ports.Dispatch():
-                self._dispatch(order)
+                self.dispatcher.dispatch(order)
             case ports.Refuse(call_id, why):
                 self.cut += why is Refused.DRAINING
                 if call := self.desk.get(call_id):
@@ -327,28 +321,6 @@ class Interpreter:
             error.details["started"] = order.attempts > 0
             return error
         return refusal_error(call, order, self._config)
-
-    # --- calls ---
-
-    def _dispatch(self, order: ports.Dispatch) -> None:
-        call, record = self.desk.get(order.call), self.crew.get(order.worker)
-        if call is None or record is None:
-            return  # settled or gone while the order waited; the pool hears of it by another fact
-        now = self._loop.time()
-        call.worker = order.worker
-        call.entry.start(order.attempt, now)
-        record.calls[order.call] = call.entry
-        self._vigil.begin()
-        left = None if call.expires_at is None else call.expires_at - now
-        request = call.request
-        head = Call(
-            app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt
-        )
-        try:
-            self.crew.send(order.worker, Message(head, order.call, request.body))
-        except LocalProtocolError as exc:  # a head that is no small one: a name of a megabyte, from a client
-            self.desk.settle(order.call, exc, now)
-            self._feed(ports.Finished(order.worker, order.call))
 
     # --- what workers say ---
 

@@ -14,7 +14,7 @@ from dirtybus.errors import BootFailed as BootFailedError
 from dirtybus.errors import DirtyError
 from dirtybus.pool.model import CallId, WorkerId
 from dirtybus.pool.ports import KillReason
-from dirtybus.protocol.messages import BootFailed, Booting
+from dirtybus.protocol.heads import BootFailed, Booting
 
 __all__ = ["WorkerRecord"]
 

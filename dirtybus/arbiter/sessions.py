@@ -16,7 +16,7 @@ from dirtybus.errors import DirtyAppNotFoundError, DirtyError, LocalProtocolErro
 from dirtybus.pool.model import CallId
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import (
+from dirtybus.protocol.heads import (
     Answer,
     Call,
     Cancel,
@@ -29,13 +29,13 @@ from dirtybus.protocol.messages import (
     Head,
     Hello,
     Manage,
-    Message,
     Progress,
     Refusal,
     Reply,
     StashAsk,
     StatusAsk,
 )
+from dirtybus.protocol.messages import Message
 from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.wire import answer_message, op_of

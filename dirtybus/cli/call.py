@@ -17,7 +17,7 @@ from dirtybus.cli.json_form import json_text
 from dirtybus.cli.options import json_option, reach, reaching, span_option
 from dirtybus.cli.progress import ProgressLine
 from dirtybus.client import DirtyClient
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 
 __all__ = ["call"]
 

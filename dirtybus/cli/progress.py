@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 
 __all__ = ["ProgressLine", "progress_text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dirtybus.errors import DirtyConnectionError
-from dirtybus.protocol.messages import Drain, Goodbye, Head, Hello
+from dirtybus.protocol.heads import Drain, Goodbye, Head, Hello
 from dirtybus.version import __version__
 
 __all__ = ["Acquaintance"]

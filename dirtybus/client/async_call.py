@@ -10,7 +10,7 @@ from dirtybus.client.stamina import Stamina
 from dirtybus.client.tries import Tries
 from dirtybus.errors import DirtyConnectionError, Unavailable
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 
 if TYPE_CHECKING:
     import asyncio

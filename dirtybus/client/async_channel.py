@@ -14,7 +14,7 @@ from dirtybus.errors import DirtyError
 from dirtybus.in_thread import in_thread
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import (
+from dirtybus.protocol.heads import (
     Answer,
     Call,
     Cancel,
@@ -26,12 +26,12 @@ from dirtybus.protocol.messages import (
     Goodbye,
     Head,
     Hello,
-    Message,
     Progress,
     Refusal,
     Reply,
     StashAnswer,
 )
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.link import Link, open_link
 from dirtybus.transport.listener import connect
 from dirtybus.transport.posix import has_news, rest_of

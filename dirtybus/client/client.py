@@ -20,7 +20,14 @@ from dirtybus.client.sync_channel import SyncChannel, Waiter
 from dirtybus.client.tries import Tries
 from dirtybus.errors import ConfigError, DirtyError, DirtyTimeoutError, Draining
 from dirtybus.protocol.arguments import encode_arguments
-from dirtybus.protocol.messages import Answer, Manage, Message, Progress, Refusal, StatusAsk
+from dirtybus.protocol.heads import (
+    Answer,
+    Manage,
+    Progress,
+    Refusal,
+    StatusAsk,
+)
+from dirtybus.protocol.messages import Message
 from dirtybus.stash import AsyncStash, Stash
 
 if TYPE_CHECKING:

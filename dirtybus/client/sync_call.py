@@ -14,7 +14,17 @@ from dirtybus.client.tries import Tries
 from dirtybus.errors import DirtyConnectionError, DirtyError, Unavailable
 from dirtybus.protocol.codec import decode_body
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import Call, Cancel, Chunk, Credit, End, Failure, Message, Progress, Reply
+from dirtybus.protocol.heads import (
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    End,
+    Failure,
+    Progress,
+    Reply,
+)
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.gathered import Gathered
 
 __all__ = ["SyncCall"]

@@ -17,7 +17,7 @@ from dirtybus.client.acquaintance import Acquaintance
 from dirtybus.errors import DirtyConnectionError, DirtyError
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import (
+from dirtybus.protocol.heads import (
     Answer,
     Drain,
     End,
@@ -25,11 +25,11 @@ from dirtybus.protocol.messages import (
     Goodbye,
     Head,
     Hello,
-    Message,
     Refusal,
     Reply,
     StashAnswer,
 )
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.listener import connect
 

@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from dirtybus.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dirtybus.protocol.frames import NATIVE, Buffer, FrameBuffer
-from dirtybus.protocol.messages import Kind, Message, decode_message, encode_message
+from dirtybus.protocol.heads import Kind
+from dirtybus.protocol.messages import Message, decode_message, encode_message
 from dirtybus.protocol.sole import decode_sole
 
 __all__ = ["CLOSED", "NEED_DATA", "CallState", "Connection", "Side"]

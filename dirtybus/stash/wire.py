@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from dirtybus.errors import DirtyError, RemoteProtocolError
-from dirtybus.protocol.messages import Message, Refusal, StashAnswer, StashAsk
+from dirtybus.protocol.heads import Refusal, StashAnswer, StashAsk
+from dirtybus.protocol.messages import Message
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops import StashOp, decode_op, encode_op
 

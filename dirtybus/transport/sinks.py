@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from dirtybus.errors import DirtyError, DirtyTimeoutError
 from dirtybus.protocol.codec import decode_body
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 from dirtybus.transport.gathered import Gathered
 
 __all__ = ["Sink", "StreamSink", "ValueSink"]

@@ -8,7 +8,8 @@ import threading
 from typing import Any
 
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Boot, Booting, Inspect, Inspected, Message
+from dirtybus.protocol.heads import Boot, Booting, Inspect, Inspected
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
 from dirtybus.transport.posix import (

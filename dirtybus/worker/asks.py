@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dirtybus.errors import DirtyConnectionError, DirtyError, StashError
-from dirtybus.protocol.messages import Message, Refusal
+from dirtybus.protocol.heads import Refusal
+from dirtybus.protocol.messages import Message
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops import StashOp
 from dirtybus.stash.wire import ask_message, reply_of

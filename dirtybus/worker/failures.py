@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dirtybus.errors import DirtyAppError, DirtyError, LocalProtocolError
-from dirtybus.protocol.messages import BootFailed, Message
+from dirtybus.protocol.heads import BootFailed
+from dirtybus.protocol.messages import Message
 
 if TYPE_CHECKING:
     from dirtybus.worker.host import BootStep

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dirtybus.app import CallContext
 from dirtybus.protocol.frames import Buffer
-from dirtybus.protocol.messages import Call
+from dirtybus.protocol.heads import Call
 
 if TYPE_CHECKING:
     import asyncio

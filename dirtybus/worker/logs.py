@@ -12,7 +12,8 @@ from typing import Any
 
 from dirtybus.app import _current
 from dirtybus.errors import DirtyError
-from dirtybus.protocol.messages import Log, Message
+from dirtybus.protocol.heads import Log
+from dirtybus.protocol.messages import Message
 from dirtybus.worker.imports import after_import
 from dirtybus.worker.printed import PrintedLines
 

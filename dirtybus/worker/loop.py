@@ -13,19 +13,19 @@ from dirtybus import stash
 from dirtybus.app import CallContext
 from dirtybus.errors import LocalProtocolError
 from dirtybus.protocol.codec import importable_types
-from dirtybus.protocol.messages import (
+from dirtybus.protocol.heads import (
     Boot,
     Booting,
     Call,
     Cancel,
     Credit,
-    Message,
     Progress,
     Ready,
     Refusal,
     StashAnswer,
     Stop,
 )
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
 from dirtybus.worker.asks import AsksOfLoop, AsksOfThread

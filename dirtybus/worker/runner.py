@@ -9,7 +9,15 @@ from dirtybus.app import _current
 from dirtybus.errors import CallCancelled, DecodeError, DirtyError, EncodeError, LocalProtocolError
 from dirtybus.protocol.arguments import decode_arguments
 from dirtybus.protocol.codec import encode_body, importable_types
-from dirtybus.protocol.messages import Chunk, End, Failure, Head, Kind, Message, Reply
+from dirtybus.protocol.heads import (
+    Chunk,
+    End,
+    Failure,
+    Head,
+    Kind,
+    Reply,
+)
+from dirtybus.protocol.messages import Message
 from dirtybus.worker.failures import app_error, send_error
 from dirtybus.worker.host import AppHost
 from dirtybus.worker.jobs import Job

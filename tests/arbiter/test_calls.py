@@ -20,7 +20,7 @@ from dirtybus.errors import (
     LocalProtocolError,
     Unavailable,
 )
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 from tests.arbiter.serving import BASIC, OTHER, serving, until
 
 

@@ -14,7 +14,8 @@ from dirtybus.config import DirtyConfig
 from dirtybus.errors import DirtyError, Draining, QueueFull
 from dirtybus.protocol.arguments import encode_arguments
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Call, Failure, Goodbye, Hello, Message, encode_message
+from dirtybus.protocol.heads import Call, Failure, Goodbye, Hello
+from dirtybus.protocol.messages import Message, encode_message
 from dirtybus.transport.link import Link, open_link
 from dirtybus.transport.listener import connect
 from tests.arbiter.serving import BASIC, serving, until

@@ -13,7 +13,7 @@ from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.client import DirtyClient
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed, DirtyError, DirtyTimeoutError, Draining
-from dirtybus.protocol.messages import Answer, Manage, Refusal
+from dirtybus.protocol.heads import Answer, Manage, Refusal
 from tests.arbiter.serving import BASIC, serving, until
 from tests.arbiter.test_sessions import peer
 

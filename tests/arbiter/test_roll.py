@@ -10,7 +10,7 @@ from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Child
 from dirtybus.pool.model import CallId, WorkerId
 from dirtybus.pool.ports import KillReason
-from dirtybus.protocol.messages import BootFailed, Booting
+from dirtybus.protocol.heads import BootFailed, Booting
 
 APPS = ("m:A", "m:B")
 

@@ -16,10 +16,11 @@ import pytest_asyncio
 
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.client import DirtyClient
-from dirtybus.protocol import messages as m
+from dirtybus.protocol import heads
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection, Side
 from dirtybus.protocol.frames import HEADER
-from dirtybus.protocol.messages import Head, Kind, Message, encode_message
+from dirtybus.protocol.heads import Head, Kind
+from dirtybus.protocol.messages import Message, encode_message
 from dirtybus.stash.ops import encode_op
 from dirtybus.stash.ops_many import Info
 from tests.arbiter.serving import BASIC, serving, until
@@ -110,8 +111,8 @@ def frame(head: Head, id: int = 1, body: bytes = b"") -> bytes:  # noqa: A002 - 
     return b"".join(encode_message(Message(head, id, (body,) if body else ())))
 
 
-def call(action: str = "echo", app: str = BASIC, **fields: Any) -> m.Call:
-    return m.Call(app=app, action=action, **fields)
+def call(action: str = "echo", app: str = BASIC, **fields: Any) -> heads.Call:
+    return heads.Call(app=app, action=action, **fields)
 
 
 CALL = frame(call(), body=NO_ARGUMENTS)
@@ -164,7 +165,7 @@ async def test_peers_that_say_nothing_cost_nothing(arbiter: Arbiter) -> None:
         writer.write(b"G")
     async with peer(arbiter) as late:
         late.send(call(), body=NO_ARGUMENTS)
-        assert isinstance((await late.hear()).head, m.Reply)
+        assert isinstance((await late.hear()).head, heads.Reply)
     for _, writer in silent:
         writer.close()
         await writer.wait_closed()
@@ -191,7 +192,7 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_either(arbite
     questions = 4000
     async with peer(arbiter) as hostile:
         for number in range(questions):
-            hostile.send(m.StatusAsk(), number)
+            hostile.send(heads.StatusAsk(), number)
         for _ in range(20):
             await asyncio.sleep(0.01)
         assert psutil.Process().memory_info().rss - before < 80 << 20
@@ -206,7 +207,7 @@ async def test_no_credit_buys_more_than_a_window_that_is_not_read(arbiter: Arbit
     async with peer(arbiter) as hostile:
         hostile.send(call("endless", window=2**62), body=arguments)
         for chunks in (2**62, -5, 2**62):
-            hostile.send(m.Credit(chunks=chunks))
+            hostile.send(heads.Credit(chunks=chunks))
         await until(lambda: sent.exists() and int(sent.read_text() or 0) >= 4096)
         for _ in range(20):
             assert await arbiter.call(BASIC, "echo", 1) == 1
@@ -218,10 +219,10 @@ async def test_no_credit_buys_more_than_a_window_that_is_not_read(arbiter: Arbit
 async def test_a_deadline_that_is_none_harms_nobody(arbiter: Arbiter, time_left_s: float) -> None:
     async with peer(arbiter) as hostile:
         hostile.send(call(time_left_s=time_left_s), body=NO_ARGUMENTS)
-        assert isinstance((await hostile.hear()).head, m.Reply | m.Failure)
+        assert isinstance((await hostile.hear()).head, heads.Reply | heads.Failure)
         hostile.send(call("asleep", time_left_s=0.2), 2, b"\x00\x92\x91\x1e\x80")  # the pool's clock still runs
         head = (await hostile.hear()).head
-        assert isinstance(head, m.Failure)
+        assert isinstance(head, heads.Failure)
         assert head.error["code"] == "timeout"
 
 
@@ -249,15 +250,17 @@ async def test_a_name_as_long_as_a_message_is_refused_quickly(tmp_path: Path) ->
         began_at = time.monotonic()
         hostile.send(call(app=name), 1, NO_ARGUMENTS)
         hostile.send(call(name), 2, NO_ARGUMENTS)
-        hostile.send(m.StashAsk(), 3, encode_op(Info(name)))
-        hostile.send(m.Manage(verb=name), 4)
+        hostile.send(heads.StashAsk(), 3, encode_op(Info(name)))
+        hostile.send(heads.Manage(verb=name), 4)
         heard = [await hostile.hear() for _ in range(4)]
         assert time.monotonic() - began_at < 5
-        codes = [message.head.error["code"] for message in heard if isinstance(message.head, m.Failure | m.Refusal)]
+        codes = [
+            message.head.error["code"] for message in heard if isinstance(message.head, heads.Failure | heads.Refusal)
+        ]
         assert codes[:2] == ["app_not_found", "action_not_found"]
         assert len(codes) == 4
         hostile.send(call(), 5, NO_ARGUMENTS)
-        assert isinstance((await hostile.hear()).head, m.Reply)
+        assert isinstance((await hostile.hear()).head, heads.Reply)
 
 
 async def test_a_client_has_a_bounded_number_of_open_calls(tmp_path: Path) -> None:
@@ -267,7 +270,7 @@ async def test_a_client_has_a_bounded_number_of_open_calls(tmp_path: Path) -> No
             greedy.send(call("asleep"), number, b"\x00\x92\x91\x1e\x80")
         refused = [await greedy.hear() for _ in range(3)]
         assert {message.id for message in refused} == {5, 6, 7}
-        assert {message.head.error["code"] for message in refused if isinstance(message.head, m.Failure)} == {
+        assert {message.head.error["code"] for message in refused if isinstance(message.head, heads.Failure)} == {
             "queue_full"
         }
         assert await arbiter.call(BASIC, "echo", "beside") == "beside"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 
 from dirtybus.cli.progress import ProgressLine, progress_text
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 
 
 def test_a_known_total_gives_a_bar_and_a_share() -> None:

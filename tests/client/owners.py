@@ -13,7 +13,17 @@ from dirtybus.errors import DirtyError
 from dirtybus.protocol.arguments import decode_arguments
 from dirtybus.protocol.codec import encode_body, loaded_types
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Call, Chunk, Drain, End, Failure, Goodbye, Hello, Message, Reply
+from dirtybus.protocol.heads import (
+    Call,
+    Chunk,
+    Drain,
+    End,
+    Failure,
+    Goodbye,
+    Hello,
+    Reply,
+)
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.link import Link
 from tests.arbiter.serving import until
 

@@ -16,7 +16,8 @@ from dirtybus.errors import DirtyConnectionError
 from dirtybus.protocol.arguments import encode_arguments
 from dirtybus.protocol.codec import decode_body, encode_body
 from dirtybus.protocol.connection import NEED_DATA, Connection, Side
-from dirtybus.protocol.messages import Call, Drain, Hello, Message, Reply
+from dirtybus.protocol.heads import Call, Drain, Hello, Reply
+from dirtybus.protocol.messages import Message
 
 BODY = encode_arguments((), None)
 CALL = Call(app="shop:Model", action="buy")

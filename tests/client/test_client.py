@@ -311,7 +311,8 @@ async def test_the_socket_is_private_and_a_second_owner_is_refused(arbiter: Arbi
 async def test_a_stalled_reader_of_answers_does_not_stall_others(arbiter: Arbiter, path: str) -> None:
     from dirtybus.protocol.arguments import encode_arguments
     from dirtybus.protocol.connection import Connection, Side
-    from dirtybus.protocol.messages import Call, Message
+    from dirtybus.protocol.heads import Call
+    from dirtybus.protocol.messages import Message
     from dirtybus.transport.listener import connect
 
     sock = connect(path)

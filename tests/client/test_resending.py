@@ -13,7 +13,8 @@ from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.client import DirtyClient, close_dirty_client_async, get_dirty_client_async
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import ConfigError, DirtyConnectionError, DirtyTimeoutError, Draining, QueueFull, Unavailable
-from dirtybus.protocol.messages import Call, Cancel, Hello, Message
+from dirtybus.protocol.heads import Call, Cancel, Hello
+from dirtybus.protocol.messages import Message
 from tests.arbiter.serving import BASIC, serving, until
 from tests.client.owners import APP, ONCE, TWICE, Peer, owning, replies
 

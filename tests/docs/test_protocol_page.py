@@ -9,9 +9,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from dirtybus.protocol import gd1_messages, messages, tlv_format
+from dirtybus.protocol import gd1_messages, tlv_format
 from dirtybus.protocol.codec_leaves import Code
-from dirtybus.protocol.messages import Head, Kind
+from dirtybus.protocol.heads import Head, Kind
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops import StashOp
 from tests.docs.pages import ROOT
@@ -67,7 +67,7 @@ def test_the_verbs_of_gd1_are_those_of_the_code(verbs: type[gd1_messages.StashVe
 
 
 def test_every_message_has_a_head() -> None:
-    assert set(heads()) == set(messages.Kind)
+    assert set(heads()) == set(Kind)
 
 
 def test_the_operations_of_the_stash_are_those_of_the_code() -> None:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
-from dirtybus.protocol import messages as m
+from dirtybus.protocol import heads
 from dirtybus.protocol.connection import CLOSED, NEED_DATA, Connection, Side
 from dirtybus.protocol.frames import HEADER, LARGE_BYTES
-from dirtybus.protocol.messages import Kind, Message, encode_message
+from dirtybus.protocol.heads import Kind
+from dirtybus.protocol.messages import Message, encode_message
 from tests.protocol.fuzz import mutants
 from tests.protocol.test_messages import ONE_OF_EACH
 
@@ -170,7 +171,7 @@ def test_both_ends_allow_the_same_and_nothing_else(
 def test_a_refused_message_leaves_the_call_as_it_was() -> None:
     pair = Pair().open_call(*OPEN)
     with pytest.raises(LocalProtocolError, match=str(LIMIT)):
-        pair.ends[Side.CALLEE].send(Message(m.Reply(), 1, (bytes(LIMIT + 1),)))
+        pair.ends[Side.CALLEE].send(Message(heads.Reply(), 1, (bytes(LIMIT + 1),)))
     assert pair.ends[Side.CALLEE].open_calls == {1}
     assert pair.send(Side.CALLEE, Kind.REPLY)
     pair.settle()

@@ -10,37 +10,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
-from dirtybus.protocol import messages as m
+from dirtybus.protocol import heads
 from dirtybus.protocol.frames import NATIVE, Frame, FrameBuffer
-from dirtybus.protocol.messages import Head, Kind, Message, decode_message, encode_message
+from dirtybus.protocol.heads import Head, Kind
+from dirtybus.protocol.messages import Message, decode_message, encode_message
 from dirtybus.protocol.sole import decode_sole
 
 ONE_OF_EACH: list[Head] = [
-    m.Call(app="shop:Model", action="ask", time_left_s=1.5, window=4, attempt=2),
-    m.Reply(),
-    m.Failure(error={"code": "app", "message": "no", "details": {"app_path": "a:B"}}),
-    m.Chunk(),
-    m.End(),
-    m.Cancel(),
-    m.Credit(chunks=16),
-    m.Progress(done=1.0, total=2.0, text="half"),
-    m.Drain(),
-    m.Goodbye(),
-    m.StashAsk(),
-    m.StashAnswer(),
-    m.StatusAsk(),
-    m.Manage(verb="scale", arguments={"workers": 3}),
-    m.Answer(value=[1, None, {"a": 2.5}]),
-    m.Refusal(error={"code": "stash", "message": "no"}),
-    m.Hello(role="client", pid=7, version="1", max_payload_bytes=64),
-    m.Inspect(apps=["a:B"], path=["/x"]),
-    m.Inspected(apps=[{"path": "a:B", "actions": {}}]),
-    m.Boot(worker=3, apps=["a:B"], owner_pid=9, compute_threads=None),
-    m.Ready(boot_s=0.25),
-    m.Booting(step="init", app="a:B"),
-    m.BootFailed(step="init", app=None, duration_s=1.0, error={"message": "no"}),
-    m.Stop(),
-    m.Log(level=30, text="{} %s", logger="shop", app="a:B", traceback="Traceback"),
+    heads.Call(app="shop:Model", action="ask", time_left_s=1.5, window=4, attempt=2),
+    heads.Reply(),
+    heads.Failure(error={"code": "app", "message": "no", "details": {"app_path": "a:B"}}),
+    heads.Chunk(),
+    heads.End(),
+    heads.Cancel(),
+    heads.Credit(chunks=16),
+    heads.Progress(done=1.0, total=2.0, text="half"),
+    heads.Drain(),
+    heads.Goodbye(),
+    heads.StashAsk(),
+    heads.StashAnswer(),
+    heads.StatusAsk(),
+    heads.Manage(verb="scale", arguments={"workers": 3}),
+    heads.Answer(value=[1, None, {"a": 2.5}]),
+    heads.Refusal(error={"code": "stash", "message": "no"}),
+    heads.Hello(role="client", pid=7, version="1", max_payload_bytes=64),
+    heads.Inspect(apps=["a:B"], path=["/x"]),
+    heads.Inspected(apps=[{"path": "a:B", "actions": {}}]),
+    heads.Boot(worker=3, apps=["a:B"], owner_pid=9, compute_threads=None),
+    heads.Ready(boot_s=0.25),
+    heads.Booting(step="init", app="a:B"),
+    heads.BootFailed(step="init", app=None, duration_s=1.0, error={"message": "no"}),
+    heads.Stop(),
+    heads.Log(level=30, text="{} %s", logger="shop", app="a:B", traceback="Traceback"),
 ]
 
 
@@ -70,7 +71,7 @@ def test_a_message_comes_back_equal(head: Head, body: tuple[Any, ...]) -> None:
 
 
 def test_a_body_is_a_view_of_the_frame_when_it_is_large() -> None:
-    frame = frame_of(Message(m.Reply(), 1, (b"x" * 100_000,)))
+    frame = frame_of(Message(heads.Reply(), 1, (b"x" * 100_000,)))
     body = decode_message(frame).payload
     assert isinstance(body, memoryview)
     assert body.obj is memoryview(frame.payload).obj
@@ -78,7 +79,7 @@ def test_a_body_is_a_view_of_the_frame_when_it_is_large() -> None:
 
 def test_fields_of_a_newer_peer_are_skipped() -> None:
     packed = msgspec.msgpack.encode({"chunks": 2, "colour": {"deep": [1, 2, {"x": None}]}})
-    assert decode_message(with_head(Kind.CREDIT, packed)).head == m.Credit(chunks=2)
+    assert decode_message(with_head(Kind.CREDIT, packed)).head == heads.Credit(chunks=2)
 
 
 @pytest.mark.parametrize("kind", sorted(set(range(256)) - {int(kind) for kind in Kind}))
@@ -170,24 +171,24 @@ def test_any_head_is_a_message_or_refused(kind: Kind, packed: bytes) -> None:
 
 def test_half_a_surrogate_pair_is_spelled_out_rather_than_lost() -> None:
     error = {"message": "no file caf\udce9", "details": {"action\ud800": ["\udce9", 1]}}
-    head = decode_message(frame_of(Message(m.Failure(error=error), 1))).head
-    assert head == m.Failure(error={"message": r"no file caf\udce9", "details": {r"action\ud800": [r"\udce9", 1]}})
+    head = decode_message(frame_of(Message(heads.Failure(error=error), 1))).head
+    assert head == heads.Failure(error={"message": r"no file caf\udce9", "details": {r"action\ud800": [r"\udce9", 1]}})
 
 
 @pytest.mark.parametrize("value", [object(), 2**70, {("a", "b"): object()}])
 def test_a_head_that_is_no_plain_value_is_refused_before_it_is_sent(value: object) -> None:
     with pytest.raises(LocalProtocolError, match="ANSWER"):
-        encode_message(Message(m.Answer(value=value), 1))
+        encode_message(Message(heads.Answer(value=value), 1))
 
 
 @pytest.mark.parametrize("id", [-1, 2**64])
 def test_an_id_that_does_not_fit_is_refused_before_it_is_sent(id: int) -> None:  # noqa: A002 - the field's name
     with pytest.raises(LocalProtocolError):
-        encode_message(Message(m.Reply(), id))
+        encode_message(Message(heads.Reply(), id))
 
 
 def test_a_number_that_is_none_arrives_as_such() -> None:
-    head = decode_message(frame_of(Message(m.Progress(done=math.nan, total=math.inf), 1))).head
-    assert isinstance(head, m.Progress)
+    head = decode_message(frame_of(Message(heads.Progress(done=math.nan, total=math.inf), 1))).head
+    assert isinstance(head, heads.Progress)
     assert math.isnan(head.done)
     assert head.total == math.inf

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dirtybus.errors import DirtyError, RemoteProtocolError, StashError, StashTableNotFoundError
 from dirtybus.protocol.codec import encode_whole
-from dirtybus.protocol.messages import Answer, Message, StashAnswer, StashAsk, StatusAsk
+from dirtybus.protocol.heads import Answer, StashAnswer, StashAsk, StatusAsk
+from dirtybus.protocol.messages import Message
 from dirtybus.stash.all_tables import StashTables
 from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.note import PlainChange

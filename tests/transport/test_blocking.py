@@ -15,7 +15,16 @@ import pytest
 
 from dirtybus.errors import DirtyConnectionError, LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Call, Cancel, Chunk, Credit, Head, Log, Message, Reply, encode_message
+from dirtybus.protocol.heads import (
+    Call,
+    Cancel,
+    Chunk,
+    Credit,
+    Head,
+    Log,
+    Reply,
+)
+from dirtybus.protocol.messages import Message, encode_message
 from dirtybus.transport.blocking import BlockingLink
 
 LIMIT = 64 << 20

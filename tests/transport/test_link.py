@@ -9,7 +9,8 @@ import pytest
 
 from dirtybus.errors import LocalProtocolError, RemoteProtocolError
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Call, Chunk, Credit, Message, Reply, encode_message
+from dirtybus.protocol.heads import Call, Chunk, Credit, Reply
+from dirtybus.protocol.messages import Message, encode_message
 from dirtybus.transport.link import Link, open_link
 
 CALL = Message(Call(app="a:B", action="do"), 1)

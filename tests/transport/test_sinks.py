@@ -7,7 +7,7 @@ import pytest
 
 from dirtybus.errors import DirtyAppError, DirtyError, DirtyTimeoutError
 from dirtybus.protocol.codec import encode_body
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 from dirtybus.transport.sinks import StreamSink, ValueSink
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from dirtybus.app import current_call
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.errors import CallCancelled, DirtyAppError, DirtyError, EncodeError, LocalProtocolError
-from dirtybus.protocol.messages import Progress
+from dirtybus.protocol.heads import Progress
 from tests.arbiter.serving import serving, until
 from tests.worker.records import records
 

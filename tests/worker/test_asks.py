@@ -12,7 +12,8 @@ import pytest
 
 from dirtybus.errors import DirtyConnectionError, StashError, StashTableNotFoundError
 from dirtybus.protocol.connection import Connection, Side
-from dirtybus.protocol.messages import Answer, Message, Refusal, StatusAsk
+from dirtybus.protocol.heads import Answer, Refusal, StatusAsk
+from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.worker import asks as asks_module
 from dirtybus.worker.asks import AsksOfThread

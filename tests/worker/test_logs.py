@@ -8,7 +8,8 @@ import pytest_asyncio
 from dirtybus import log
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.errors import DirtyConnectionError, LocalProtocolError
-from dirtybus.protocol.messages import Log, Message
+from dirtybus.protocol.heads import Log
+from dirtybus.protocol.messages import Message
 from dirtybus.worker.logs import LogForwarder
 from tests.apps.loud import BRACES
 from tests.arbiter.serving import serving, until
