@@ -33,6 +33,8 @@ class DirtyApp:
 
     #: On how many workers the app is loaded; None: on all. ``module:Class:N`` beats it.
     workers: ClassVar[int | None] = None
+    #: From how many to how many workers hold the app where placement is dynamic; ``module:Class:MIN-MAX`` beats it.
+    instances: ClassVar[tuple[int, int] | None] = None
     #: Stash tables made before `init` runs.
     stashes: ClassVar[Sequence[str]] = ()
     #: How many sync actions of a worker that holds the app run at once; None: the pool's setting.
@@ -84,6 +86,7 @@ class AppInfo:
 
     path: str
     workers: int | None = None
+    instances: tuple[int, int] | None = None
     stashes: tuple[str, ...] = ()
     threads: int | None = None
     timeout_s: float | None = None
@@ -169,6 +172,7 @@ def app_info(path: str, cls: type) -> AppInfo:
     return AppInfo(
         path=path,
         workers=getattr(cls, "workers", None),
+        instances=getattr(cls, "instances", None),
         stashes=tuple(getattr(cls, "stashes", ())),
         threads=getattr(cls, "threads", None),
         timeout_s=getattr(cls, "timeout", None),

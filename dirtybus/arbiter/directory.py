@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dirtybus.app import AppInfo
-from dirtybus.config import AppSpec, DirtyConfig, check_apps
+from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.config.fitting import Deadline
 from dirtybus.errors import ConfigError, DirtyAppNotFoundError
 from dirtybus.pool.model import ActionKind, OnCancel
@@ -53,7 +53,7 @@ class Directory:
         self._terms: dict[tuple[str, str], Terms] = {}
         self._infos = {info.path: info for info in map(_read, reports)}
         self.specs = tuple(self._resolved(spec) for spec in config.apps)
-        check_apps(self.specs, config.workers)
+        config.check_apps(self.specs)
 
     @property
     def stashes(self) -> tuple[str, ...]:
@@ -139,9 +139,12 @@ class Directory:
         return DirtyAppNotFoundError(app, f"no app {app!r:.200} is served here; {hint}")
 
     def _resolved(self, spec: AppSpec) -> AppSpec:
-        if spec.workers is not None:
+        info = self._infos[spec.path]
+        if spec.workers is not None or spec.instances is not None:
             return spec
-        return replace(spec, workers=self._infos[spec.path].workers)
+        if self._config.placement == "dynamic" and info.instances is not None:
+            return replace(spec, instances=info.instances)
+        return replace(spec, workers=info.workers)
 
 
 def _read(report: Mapping[str, Any]) -> AppInfo:
@@ -156,12 +159,20 @@ def _is_count(value: object) -> bool:
     return value is None or (type(value) is int and value >= 1)
 
 
+def _is_extent(value: object) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return value is None
+    is_pair = len(value) == 2 and all(type(part) is int for part in value)
+    return is_pair and 0 <= value[0] <= value[1] and value[1] >= 1
+
+
 def _is_span(value: object) -> bool:
     return value is None or (type(value) in {int, float} and value >= 0)  # type: ignore[operator]
 
 
 _CHECKS: Final = (
     ("workers", "a whole number >= 1, or None for all workers", _is_count),
+    ("instances", "two whole numbers, a least and a most, or None for what the pool allows", _is_extent),
     ("threads", "a whole number >= 1, or None for the pool's setting", _is_count),
     ("timeout_s", "a number of seconds >= 0 (0 for none), or None for the pool's setting", _is_span),
     ("on_cancel", "'kill' or 'wait'", lambda word: word in ("kill", "wait")),

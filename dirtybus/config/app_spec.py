@@ -14,33 +14,53 @@ __all__ = ["AppSpec", "Apps", "check_apps"]
 
 @dataclass(frozen=True, slots=True)
 class AppSpec:
-    """One app to serve: ``module:Class`` and on how many workers at most (None: all of them)."""
+    """One app to serve: ``module:Class`` and on how many workers at most (None: all of them).
+
+    ``instances`` says instead from how many to how many, where each worker holds one app: dynamic placement.
+    """
 
     path: str
     workers: int | None = None
+    instances: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not is_import_path(self.path):
             raise ConfigError(f"app {shown(self.path)} is not an import path; write it as 'package.module:Class'")
         if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             raise ConfigError(f"app {self.path!r} asks for {self.workers!r} workers; it must be a whole number >= 1")
+        if self.instances is not None and not _is_extent(self.instances):
+            raise ConfigError(
+                f"app {self.path!r} asks for {self.instances!r} instances; it must be a least and a most, as in (1, 4)"
+            )
+        if self.instances is not None and self.workers is not None:
+            raise ConfigError(f"app {self.path!r} is given both workers and instances; keep one of the two")
 
     @classmethod
     def parse(cls, text: str) -> AppSpec:
-        """Read ``module:Class`` or ``module:Class:N``; N beats the class's own ``workers`` attribute.
+        """Read ``module:Class``, ``module:Class:N`` or ``module:Class:MIN-MAX``.
+
+        The numbers beat the class's own attributes ``workers`` and ``instances``.
 
         Raises:
-            ConfigError: not such a text, or N is not a whole number >= 1.
+            ConfigError: not such a text, or a number that cannot be.
         """
         module, _, rest = text.strip().partition(":")
         name, has_count, count = rest.partition(":")
         if not has_count:
             return cls(f"{module}:{name}")
-        if not (count.isascii() and count.isdigit() and 0 < len(count) < 10 and int(count)):
-            raise ConfigError(f"app {text!r}: the part after the second ':' must be a whole number >= 1, not {count!r}")
+        least, has_most, most = count.partition("-")
+        if has_most and _is_digits(least) and _is_digits(most):
+            return cls(f"{module}:{name}", instances=(int(least), int(most)))
+        if not (_is_digits(count) and int(count)):
+            raise ConfigError(
+                f"app {text!r}: the part after the second ':' must be a whole number >= 1, or two as in '1-4', "
+                f"not {count!r}"
+            )
         return cls(f"{module}:{name}", int(count))
 
     def __str__(self) -> str:
+        if self.instances is not None:
+            return f"{self.path}:{self.instances[0]}-{self.instances[1]}"
         return self.path if self.workers is None else f"{self.path}:{self.workers}"
 
 
@@ -86,6 +106,15 @@ class Apps:
                 f"{shown(value)} is not a list of apps; write each as 'package.module:Class' or '…:Class:N'"
             )
         return self.settle([_read_app(item) for item in value])
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _is_extent(value: object) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2 and all(type(part) is int for part in value)
+    return is_pair and 0 <= value[0] <= value[1] and value[1] >= 1  # type: ignore[index]
 
 
 def _read_app(value: object) -> object:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
-from dirtybus.config.app_spec import Apps, AppSpec, check_apps
+from dirtybus.config.app_spec import Apps, AppSpec
+from dirtybus.config.extent import Extent, Extents, check_fit
 from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
 from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
@@ -59,6 +60,13 @@ class DirtyConfig:
     Attributes:
         apps: the apps to serve, each on all workers unless it says on how many.
         workers: how many worker processes there are. 0 is for a bus without apps.
+        pool_size: from how many to how many workers there are, as the calls need them; ``workers`` is not looked at
+            then. None: always ``workers``.
+        placement: ``static``: a worker holds every app that has its place there; ``dynamic``: each worker holds one
+            app, and which one follows the calls. It needs a ``pool_size``.
+        max_idle_time_s: after how long without a call a worker beyond the least number leaves.
+        scale_up_after_s: how long calls of an app wait, in an elastic pool, before one more worker is started for
+            them. An app that has none gets its first at once.
         threads: how many plain actions run at the same time in one worker.
         async_concurrency: how many ``async`` actions run at the same time in one worker.
         timeout_s: how long one call may take, from when it is accepted until its answer, retries included.
@@ -102,6 +110,10 @@ class DirtyConfig:
 
     apps: Annotated[tuple[AppSpec, ...], Apps()] = ()
     workers: Annotated[int, Whole(least=0)] = 1
+    pool_size: Annotated[Extent | None, Extents()] = None
+    placement: Annotated[Literal["static", "dynamic"], Choice(("static", "dynamic"))] = "static"
+    max_idle_time_s: Annotated[float | None, Span(limit=True)] = 300.0
+    scale_up_after_s: Annotated[float, Span()] = 0.1
     threads: Annotated[int, Whole()] = 1
     async_concurrency: Annotated[int, Whole()] = 1000
     timeout_s: Annotated[float | None, Span(limit=True)] = 300.0
@@ -145,7 +157,7 @@ class DirtyConfig:
 
     def __post_init__(self) -> None:
         settle_fields(self)
-        check_apps(self.apps, self.workers)
+        self._check_extent()
         if self.restart_delay_max_s < self.restart_delay_s:
             raise ConfigError(
                 f"restart_delay_max_s is {self.restart_delay_max_s:g} but restart_delay_s is {self.restart_delay_s:g}; "
@@ -156,6 +168,24 @@ class DirtyConfig:
                 "max_surge and max_unavailable are both 0, so a reload could never begin; set one of them to 1 or more"
             )
         check_stop_grace(self)
+
+    def _check_extent(self) -> None:
+        if self.pool_size is None and self.placement == "dynamic":
+            raise ConfigError("placement is 'dynamic' but the pool has no pool_size; set one, such as '1-8'")
+        if self.pool_size is not None and self.workers != 1:
+            raise ConfigError(
+                f"workers is {self.workers} but pool_size says {self.pool_size[0]}-{self.pool_size[1]}; keep one of "
+                "the two"
+            )
+        self.check_apps(self.apps)
+
+    def check_apps(self, specs: Sequence[AppSpec]) -> None:
+        """Refuse apps that can never be served with these settings.
+
+        Raises:
+            ConfigError: names the app and the remedy.
+        """
+        check_fit(specs, self.workers, self.pool_size, is_dynamic=self.placement == "dynamic")
 
     @classmethod
     def of(cls, *apps: str | AppSpec | type, **settings: object) -> DirtyConfig:

@@ -146,6 +146,8 @@ class Worker:
     phase: Phase = Phase.BOOTING
     ready_at: float | None = None
     kill_at: float | None = None
+    #: since when it has nothing to do; of no meaning while it runs calls
+    idle_since: float = 0.0
     running: dict[CallId, Running] = field(default_factory=dict)
     is_leaving: bool = False
     is_seated: bool = True

@@ -65,7 +65,7 @@ class Pool:
             jitter=jitter,
             threads_by_app=threads_by_app,
             order=self._order,
-            has_work_for=self._calls.queue.has_work_for,
+            queue=self._calls.queue,
         )
         self._roster = self._staffing.roster
         self._config = config
@@ -86,6 +86,8 @@ class Pool:
         self._book(fact, now)
         if self._is_quiet(fact, now):
             self._match()
+            if self._staffing.is_restless(now):
+                self._settle(now)
         else:
             self._settle(now)
         orders, self._orders = self._orders, []
@@ -128,7 +130,7 @@ class Pool:
 
     def why_not(self, size: int) -> str | None:
         """Return the sentence that forbids ``size`` workers, for the log; None when it is allowed."""
-        return self._roster.why_not(size)
+        return self._staffing.why_not(size)
 
     def is_full_for(self, call: Call, now: float) -> bool:
         """Say whether the call, handed in now, would be refused or make another yield for want of room."""
@@ -193,9 +195,9 @@ class Pool:
                 self._bury(fact, now)
             case ports.Unresponsive(worker_id):
                 self._note_silence(worker_id)
-            case ports.Resized(size):
+            case ports.Resized() | ports.Bounded():
                 if not self._drain.is_begun:
-                    self._staffing.resize(size)
+                    self._staffing.resize(fact)
             case ports.ReloadBegun():
                 self._staffing.begin_reload(fact)
             case ports.AdmissionClosed():
@@ -271,6 +273,7 @@ class Pool:
             worker.answered.add(running.call.app)
             self._staffing.circuits.heal(running.call.app)
         self._calls.forget(call_id)
+        self._due_at = min(self._due_at, self._staffing.note_use(worker, running.call.app, self._stepped_at))
         self._hungry.append(worker)
 
     def _bury(self, fact: ports.Exited, now: float) -> None:

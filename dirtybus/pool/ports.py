@@ -13,6 +13,7 @@ from dirtybus.pool.model import Call, CallId, Refusal, WorkerId
 __all__ = [
     "AdmissionClosed",
     "BootFailed",
+    "Bounded",
     "CancelRequested",
     "Cause",
     "CommitReload",
@@ -98,9 +99,17 @@ class Unresponsive(msgspec.Struct, frozen=True):
 
 
 class Resized(msgspec.Struct, frozen=True):
-    """Somebody wants another number of workers."""
+    """Somebody wants another number of workers; of one app, where each worker holds one."""
 
     size: int
+    app: str | None = None
+
+
+class Bounded(msgspec.Struct, frozen=True):
+    """Somebody wants an elastic pool to go by other limits."""
+
+    least: int
+    most: int
 
 
 class ReloadBegun(msgspec.Struct, frozen=True):
@@ -139,6 +148,7 @@ Fact = (
     | BootFailed
     | Exited
     | Resized
+    | Bounded
     | ReloadBegun
     | Unresponsive
     | AdmissionClosed

@@ -52,6 +52,10 @@ class CallQueue:
                 found[app] = found.get(app, 0) + len(turns)
         return found
 
+    def lane_lengths(self) -> dict[Lane, int]:
+        """Return how many calls wait in each lane that has any."""
+        return {lane: len(turns) for lane, turns in self._lanes.items() if turns}
+
     def lanes(self) -> list[Lane]:
         """Return the lanes in which any call waits."""
         return [lane for lane, turns in self._lanes.items() if turns]

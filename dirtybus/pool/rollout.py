@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dirtybus.pool.layout import Layout
 from dirtybus.pool.placement import Apps
 from dirtybus.pool.ports import ReloadBegun
 from dirtybus.pool.seats import Seat
@@ -21,6 +22,7 @@ class Rollout:
     """
 
     wanted: ReloadBegun
+    layout: Layout
     plan: Sequence[Apps]
     is_committed: bool = False
 

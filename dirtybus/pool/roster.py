@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from dirtybus.config import AppSpec, DirtyConfig
+from dirtybus.pool.layout import Layout
 from dirtybus.pool.model import CallId, Lane, Phase, Running, Worker, WorkerId
 from dirtybus.pool.placement import Apps, why_not
 from dirtybus.pool.ranking import Ranking
@@ -39,7 +40,7 @@ class Roster:
     ) -> None:
         self._config = config
         self._jitter = jitter
-        self.seats = Seats(specs, config.workers)
+        self.seats = Seats(Layout.of(config, specs))
         #: the limits of each generation of workers
         self._slots = {0: Slots(config, threads_by_app or {})}
         self._newest = 0
@@ -61,6 +62,10 @@ class Roster:
 
     def get(self, worker_id: WorkerId) -> Worker | None:
         return self._workers.get(worker_id)
+
+    def holder(self, seat: Seat) -> Worker | None:
+        """Return who holds the seat; heirs do not yet."""
+        return None if seat.worker is None else self._workers.get(seat.worker)
 
     def serves(self, app: str) -> bool:
         """Say whether the app is one of the specs; each of those has a seat at any time."""
@@ -103,6 +108,10 @@ class Roster:
         ready = self._ready.get(lane[0], _NOBODY).values()
         return sum(self._slots[worker.generation].capacity(worker, lane) for worker in ready)
 
+    def threads_for(self, apps: Apps, app: str) -> int:
+        """Return how many sync calls of the app a worker with ``apps`` would run at once."""
+        return self._slots[self.current].threads_of(apps, app)
+
     def lanes_with_room(self, worker: Worker) -> Iterator[Lane]:
         """Yield the lanes from which the worker can take a call; none when it is not ready."""
         is_ready = worker.phase is Phase.READY
@@ -136,7 +145,7 @@ class Roster:
         if worker is None or worker.phase is not Phase.BOOTING:
             return None
         self._move(worker, Phase.READY)
-        worker.ready_at = now
+        worker.ready_at = worker.idle_since = now
         for app in worker.apps:
             self._ready[app][worker_id] = worker
         seat = self.seats[worker.seat]
@@ -216,7 +225,15 @@ class Roster:
         """Aim at ``size`` workers, or as few as the apps allow. Those that must go are let go, idle ones first."""
         size = max(size, self.seats.smallest_size)
         self.seats.grow(size)
-        self._clear(self.seats.shrink(size, self._cost_of))
+        self._clear(self.seats.shrink(size, self.cost_of))
+
+    def cost_of(self, seat: Seat) -> tuple[int, ...]:
+        """Rank a seat for giving up: what would be lost, then the newest first."""
+        held_by = seat.heir if seat.worker is None else seat.worker
+        worker = None if held_by is None else self._workers[held_by]
+        if worker is None or worker.phase in (Phase.DRAINING, Phase.KILLED):
+            return 1 if seat.apps else 0, 0, -seat.index
+        return 2 if worker.phase is Phase.BOOTING else 3, len(worker.running), -seat.index
 
     def admit_generation(
         self, generation: int, config: DirtyConfig, specs: Sequence[AppSpec], threads_by_app: Mapping[str, int]
@@ -228,12 +245,16 @@ class Roster:
         for spec in specs:
             self._ready.setdefault(spec.path, {})
 
-    def reconfigure(self, generation: int, config: DirtyConfig, specs: Sequence[AppSpec], plan: Sequence[Apps]) -> None:
+    def reconfigure(self, generation: int, config: DirtyConfig, layout: Layout, plan: Sequence[Apps]) -> None:
         """Go by the settings and the places of an admitted generation from now on; who lives stays as it is."""
         self.current = generation
         self._config = config
-        self._served = frozenset(spec.path for spec in specs)
-        self.seats.replan(specs, plan)
+        self._served = frozenset(spec.path for spec in layout.specs)
+        self.seats.replan(layout, plan)
+
+    def give_up(self, seats: Sequence[Seat]) -> None:
+        """Give up these seats, and let go whoever sits there."""
+        self._clear(self.seats.give_up(seats))
 
     def trim(self, size: int) -> None:
         """Give up the seats beyond a plan of so many, and the workers of those that are for no app any more."""
@@ -279,11 +300,3 @@ class Roster:
         """Count the death against the seat and return for how long it stays empty."""
         seat.deaths = deaths_in_a_row(seat.deaths, worker.ready_at, now, self._config.healthy_after_s)
         return restart_delay_s(seat.deaths, self._config, self._jitter)
-
-    def _cost_of(self, seat: Seat) -> tuple[int, ...]:
-        """Rank a seat for giving up: what would be lost, then the newest first."""
-        held_by = seat.heir if seat.worker is None else seat.worker
-        worker = None if held_by is None else self._workers[held_by]
-        if worker is None or worker.phase in (Phase.DRAINING, Phase.KILLED):
-            return 1 if seat.apps else 0, 0, -seat.index
-        return 2 if worker.phase is Phase.BOOTING else 3, len(worker.running), -seat.index

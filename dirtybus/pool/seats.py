@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dirtybus.config import AppSpec
 from dirtybus.pool import placement
+from dirtybus.pool.layout import Layout
 from dirtybus.pool.model import WorkerId
 from dirtybus.pool.placement import Apps
 from dirtybus.pool.ranking import Ranking
@@ -45,15 +45,16 @@ class Seats:
     A vacant seat that is for some app either waits for its moment, or rests: it was due, and could not be filled yet.
 
     Raises:
-        ConfigError: the specs do not fit on ``size`` seats.
+        ConfigError: the apps do not fit on the seats.
     """
 
-    def __init__(self, specs: Sequence[AppSpec], size: int) -> None:
-        self._specs = tuple(specs)
-        self._unlimited = placement.unlimited_apps(specs)
-        self._seats = {index: Seat(index, apps) for index, apps in enumerate(placement.plan(specs, size))}
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._seats = {index: Seat(index, apps) for index, apps in enumerate(layout.plan())}
         self._vacant: Ranking[int] = Ranking()
         self._resting: dict[int, Seat] = {}
+        #: deaths in a row, and the moment from which a next worker may be tried, of seats given up after a death
+        self._mourned: dict[Apps, tuple[int, float]] = {}
         for seat in self:
             self._open(seat)
 
@@ -70,7 +71,13 @@ class Seats:
 
     @property
     def smallest_size(self) -> int:
-        return placement.smallest_size((seat.apps for seat in self), self._unlimited)
+        """How few seats there may be."""
+        if not self.layout.is_elastic:
+            return placement.smallest_size((seat.apps for seat in self), self.layout.unlimited)
+        limited = 0 if self.layout.is_dynamic else sum(1 for seat in self if not self._may_go(seat.apps))
+        if not (self.layout.is_dynamic or self.layout.unlimited):
+            return limited
+        return max(self.layout.least, self.layout.fewest, limited)
 
     def staying(self) -> list[Seat]:
         """Return the seats that are meant to stay, by index."""
@@ -101,7 +108,7 @@ class Seats:
         if not seat.is_vacant:
             return
         if seat.is_surplus:
-            del self._seats[seat.index]
+            self._remove(seat)
         else:
             self._open(seat)
 
@@ -119,6 +126,8 @@ class Seats:
     def vacant_until(self, app: str) -> float:
         """Return when the next worker with ``app`` may be started; minus infinity when one lives, infinity: never."""
         moments = [seat.spawn_at if seat.is_vacant else -math.inf for seat in self if app in seat.apps]
+        if not moments and self.layout.is_elastic:  # it gets a seat when it is asked for
+            return self._mourned.get((app,), (0, -math.inf))[1]
         return min(moments, default=math.inf)
 
     def next_spawn_at(self) -> float | None:
@@ -132,22 +141,22 @@ class Seats:
         for seat in self:
             if seat.is_surplus and self.size < size:
                 seat.is_surplus = False
-                seat.apps = seat.apps or self._unlimited
+                seat.apps = seat.apps or self.layout.unlimited
         while self.size < size:
-            self._add(self._unlimited)
+            self.add(self.layout.unlimited)
 
     def shrink(self, size: int, cost: Callable[[Seat], tuple[int, ...]]) -> list[Seat]:
         """Give up the cheapest seats until ``size`` stay. Return those that are held; the others are gone at once."""
         able = [seat for seat in self if not seat.is_surplus and self._may_go(seat.apps)]
-        return self._give_up(sorted(able, key=cost)[: max(0, self.size - size)])
+        return self.give_up(sorted(able, key=cost)[: max(0, self.size - size)])
 
-    def replan(self, specs: Sequence[AppSpec], plan: Sequence[Apps]) -> None:
+    def replan(self, layout: Layout, plan: Sequence[Apps]) -> None:
         """Let the seats be for what ``plan`` says, in the order of their indices; missing ones are added.
 
         Seats beyond the plan stay for now, for no app: `trim` gives them up, `keep` does not.
         """
-        self._specs = tuple(specs)
-        self._unlimited = placement.unlimited_apps(specs)
+        self.layout = layout
+        self._mourned.clear()
         staying = self.staying()
         for seat in self:
             seat.apps = ()
@@ -158,18 +167,43 @@ class Seats:
                 self._close(seat)
                 self._open(seat)
         for apps in plan[len(staying) :]:
-            self._add(apps)
+            self.add(apps)
 
     def trim(self, size: int) -> list[Seat]:
         """Give up the seats beyond the plan until ``size`` stay. Return those that are held."""
-        return self._give_up(self.staying()[size:])
+        return self.give_up(self.staying()[size:])
 
     def keep(self, size: int) -> None:
         """Let the seats beyond a plan of so many stay after all, for the apps without a limit, as added ones are."""
         for seat in self.staying()[size:]:
-            seat.apps = self._unlimited
+            seat.apps = self.layout.unlimited
             if seat.is_vacant:
                 self._open(seat)
+
+    def add(self, apps: Apps) -> None:
+        """Add a vacant seat for these apps; where seats come and go by themselves, with the delay of one given up."""
+        index = next(i for i in range(len(self._seats) + 1) if i not in self._seats)
+        seat = self._seats[index] = Seat(index, apps)
+        seat.deaths, seat.spawn_at = self._mourned.pop(apps, (0, -math.inf))
+        self._open(seat)
+
+    def give_up(self, leaving: Iterable[Seat]) -> list[Seat]:
+        """Give up these seats. Return those that are held; the others are gone at once."""
+        held = []
+        for seat in leaving:
+            seat.is_surplus = True
+            if seat.is_vacant:
+                self._close(seat)
+                self._remove(seat)
+            else:
+                held.append(seat)
+        return held
+
+    def _remove(self, seat: Seat) -> None:
+        del self._seats[seat.index]
+        _, until = self._mourned.get(seat.apps, (0, -math.inf))
+        if seat.deaths and self.layout.is_elastic and seat.spawn_at >= until:
+            self._mourned[seat.apps] = seat.deaths, seat.spawn_at
 
     def check(self, workers: Collection[WorkerId]) -> None:
         """Raise AssertionError naming what does not add up; ``workers`` are those that hold a seat or are an heir."""
@@ -182,26 +216,15 @@ class Seats:
             assert waits == (seat.is_vacant and bool(seat.apps)), f"seat {index} waits {waits} times for a worker"
             assert not (seat.is_vacant and seat.is_surplus), f"surplus seat {index} stays without a worker"
         assert self._resting.keys() <= self._seats.keys(), "a seat rests that is gone"
-        for spec in self._specs:
+        if self.layout.is_dynamic:
+            for app, many in self.layout.many.items():
+                held = sum(1 for seat in self.staying() if app in seat.apps)
+                assert held <= many, f"{held} seats hold {app}, which may have {many}"
+            return
+        for spec in self.layout.specs:
             held = sum(1 for seat in self if spec.path in seat.apps)
             assert spec.workers is None or held == spec.workers, f"{held} seats hold {spec}"
             assert held or not self._seats, f"no seat holds {spec}"
-
-    def _add(self, apps: Apps) -> None:
-        index = next(i for i in range(len(self._seats) + 1) if i not in self._seats)
-        seat = self._seats[index] = Seat(index, apps)
-        self._open(seat)
-
-    def _give_up(self, leaving: Iterable[Seat]) -> list[Seat]:
-        held = []
-        for seat in leaving:
-            seat.is_surplus = True
-            if seat.is_vacant:
-                self._close(seat)
-                del self._seats[seat.index]
-            else:
-                held.append(seat)
-        return held
 
     def _open(self, seat: Seat) -> None:
         if seat.apps:
@@ -212,4 +235,4 @@ class Seats:
         self._resting.pop(seat.index, None)
 
     def _may_go(self, apps: Apps) -> bool:
-        return all(app in self._unlimited for app in apps)
+        return all(app in self.layout.unlimited for app in apps)

@@ -29,6 +29,10 @@ class Slots:
         """Return how many threads a worker with these apps has."""
         return max((self._threads_by_app.get(app, self._threads) for app in apps), default=self._threads)
 
+    def threads_of(self, apps: Apps, app: str) -> int:
+        """Return how many sync calls of the app run at once in a worker with these apps."""
+        return min(self.threads_for(apps), self._threads_by_app.get(app, self._threads))
+
     def capacity(self, worker: Worker, lane: Lane) -> int:
         """Return how many calls of the lane the worker runs at once when it has nothing else to do."""
         app, kind = lane

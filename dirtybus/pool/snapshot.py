@@ -44,13 +44,17 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatView:
-    """One place for a worker. ``spawn_in_s`` is set while it is vacant: how long it will be so, for its backoff."""
+    """One place for a worker. ``spawn_in_s`` is set while it is vacant: how long it will be so, for its backoff.
+
+    ``is_surplus`` says that it is given up as soon as whoever sits there is gone.
+    """
 
     index: int
     apps: Apps
     worker: WorkerId | None
     deaths: int
     spawn_in_s: float | None
+    is_surplus: bool
 
     @classmethod
     def of(cls, seat: Seat, now: float) -> SeatView:
@@ -60,6 +64,7 @@ class SeatView:
             worker=seat.worker,
             deaths=seat.deaths,
             spawn_in_s=max(0.0, seat.spawn_at - now) if seat.is_vacant and seat.apps else None,
+            is_surplus=seat.is_surplus,
         )
 
 

@@ -10,12 +10,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dirtybus.config import AppSpec, DirtyConfig
-from dirtybus.pool import placement, ports
+from dirtybus.pool import ports
 from dirtybus.pool.circuit import Circuits
 from dirtybus.pool.drain import Drain
+from dirtybus.pool.elastic import Elastic
+from dirtybus.pool.layout import Layout
 from dirtybus.pool.model import Phase, Worker, WorkerId
 from dirtybus.pool.placement import Apps
 from dirtybus.pool.ports import KillReason
+from dirtybus.pool.queue import CallQueue
 from dirtybus.pool.restarts import Jitter
 from dirtybus.pool.rollout import Rollout
 from dirtybus.pool.roster import Roster
@@ -28,7 +31,7 @@ class Staffing:
     """Books lives in the roster and hands the orders that go with them to ``order``.
 
     Args:
-        has_work_for: whether a call for any of these apps waits.
+        queue: the calls that wait. They are counted here, never touched.
 
     Raises:
         ConfigError: the specs do not fit on ``config.workers`` seats.
@@ -43,24 +46,26 @@ class Staffing:
         jitter: Jitter | None,
         threads_by_app: Mapping[str, int] | None,
         order: Callable[[ports.Order], None],
-        has_work_for: Callable[[Apps], bool],
+        queue: CallQueue,
     ) -> None:
         self.config = config
         self.roster = Roster(config, specs, jitter=jitter, threads_by_app=threads_by_app)
         self.circuits = Circuits(config)
         self._drain = drain
         self._order = order
-        self._has_work_for = has_work_for
+        self._queue = queue
+        self.elastic = self._made_elastic()
         self._rollout: Rollout | None = None
-        #: a size that was asked for during a reload, which comes first
-        self._resize_to: int | None = None
+        #: sizes that were asked for during a reload, which comes first
+        self._postponed: list[ports.Resized | ports.Bounded] = []
         #: some worker may lack an app that its seat is for
         self._is_reduced = False
 
     @property
     def size(self) -> int:
         """How many workers are aimed at."""
-        return self.roster.seats.size if self._resize_to is None else self._resize_to
+        asked = [fact.size for fact in self._postponed if isinstance(fact, ports.Resized) and fact.app is None]
+        return max(asked[-1], self.roster.seats.smallest_size) if asked else self.roster.seats.size
 
     @property
     def is_calm(self) -> bool:
@@ -72,7 +77,21 @@ class Staffing:
         moments = [self.roster.next_kill_at(), self.roster.seats.next_spawn_at(), self.circuits.next_probe_at(now)]
         if self._is_reduced:
             moments += [seat.spawn_at for seat in self.roster.seats if now < seat.spawn_at and not seat.is_vacant]
+        if self.elastic is not None and not self._drain.is_begun:
+            moments.append(self.elastic.due_at)
         return min((at for at in moments if at is not None), default=math.inf)
+
+    def is_restless(self, now: float) -> bool:
+        """Say whether the calls that wait ask for a decision on the size of the pool."""
+        return self.elastic is not None and self.elastic.is_restless(now)
+
+    def note_use(self, worker: Worker, app: str, now: float) -> float:
+        """Book that a call ended in the worker; returns when to look again, infinite when nothing follows."""
+        return math.inf if self.elastic is None else self.elastic.note_use(worker, app, now)
+
+    def why_not(self, size: int) -> str | None:
+        """Return the sentence that forbids ``size`` workers; None when it is allowed."""
+        return self.roster.why_not(size) if self.elastic is None else self.elastic.why_not(size)
 
     # --- facts ---
 
@@ -110,19 +129,26 @@ class Staffing:
         self.circuits.end_probe(worker.id, now)
         return worker
 
-    def resize(self, size: int) -> None:
-        """Aim at another number of workers; during a reload, once that is over."""
+    def resize(self, fact: ports.Resized | ports.Bounded) -> None:
+        """Aim at another number of workers, or go by other limits; during a reload, once that is over."""
         if self._rollout is not None:
-            self._resize_to = max(size, self.roster.seats.smallest_size)
+            self._postponed.append(fact)
+        elif self.elastic is None:
+            if isinstance(fact, ports.Resized) and fact.app is None:
+                self.roster.resize(fact.size)
+        elif isinstance(fact, ports.Resized):
+            self.elastic.aim(fact.size, fact.app)
         else:
-            self.roster.resize(size)
+            self.elastic.bound(fact.least, fact.most)
 
     def begin_reload(self, fact: ports.ReloadBegun) -> None:
         """Begin to replace every worker; refused while another reload is under way, or a drain."""
         if self._drain.is_begun or self._rollout is not None:
             self._order(ports.ReportReload(fact.generation, is_done=False))
             return
-        self._rollout = Rollout(fact, placement.plan(fact.specs, fact.size))
+        layout = Layout.of(fact.config, fact.specs, fact.size)
+        held = [seat.apps for seat in self.roster.seats.staying()]
+        self._rollout = Rollout(fact, layout, layout.replan(held) if layout.is_elastic else layout.plan(fact.size))
         self._dismiss_heirs()  # or one of the generation before would follow one of the new
         self.roster.admit_generation(fact.generation, fact.config, fact.specs, fact.threads_by_app)
         if not self._places(self._rollout):
@@ -156,6 +182,7 @@ class Staffing:
             self._roll(now)
             self._probe(now)
             self._restore(now)
+        self._size(now)
         self._dismiss(now)
         self._fill(now)
 
@@ -166,16 +193,21 @@ class Staffing:
         if self._rollout is not None or self._is_reduced or self._drain.is_begun:
             return
         for seat in self.roster.seats.staying():
-            holder = self._holder(seat)
+            holder = self.roster.holder(seat)
             if holder is None or holder.is_leaving:
                 continue
             lacks = set(seat.apps) - set(holder.apps)
             assert not lacks, f"seat {seat.index} lacks {lacks} for good"
 
+    def _size(self, now: float) -> None:
+        """In an elastic pool, follow the calls that wait; while a reload or a drain goes on, only where nobody is."""
+        if self.elastic is not None and (self._rollout is None or self._rollout.is_committed):
+            self.elastic.settle(now, may_shrink=self._rollout is None and not self._drain.is_begun)
+
     def _dismiss(self, now: float) -> None:
         if self._drain.is_begun:
             for worker in self.roster:
-                if not worker.running and not self._has_work_for(worker.apps):
+                if not worker.running and not self._queue.has_work_for(worker.apps):
                     self.roster.let_go(worker)
         for worker in self.roster.take_idle_leavers():
             self._order(ports.Retire(worker.id))
@@ -185,7 +217,7 @@ class Staffing:
         seats = self.roster.seats
         for seat in seats.take_due(now):
             apps = self._possible(seat)
-            is_needed = apps and (not self._drain.is_begun or self._has_work_for(apps))
+            is_needed = apps and self._has_place() and (not self._drain.is_begun or self._queue.has_work_for(apps))
             if is_needed and self._rollout is None:
                 self._spawn(seat, apps, now, generation=self.roster.current)
             else:
@@ -204,7 +236,7 @@ class Staffing:
             if seat.heir is None and may_start and len(self.roster) < most:
                 self._spawn(seat, apps, now, generation=rollout.generation, as_heir=True)
         for seat, _ in outdated:
-            holder = self._holder(seat)
+            holder = self.roster.holder(seat)
             if seat.heir is None and holder is not None and self._is_spare(holder, rollout):
                 self.roster.open_seat(holder)
         if rollout.is_committed and all(self._has_new_ready(seat) for seat, _ in self._places(rollout)):
@@ -215,7 +247,8 @@ class Staffing:
         rollout.is_committed = True
         fact = rollout.wanted
         self.config = fact.config
-        self.roster.reconfigure(rollout.generation, fact.config, fact.specs, rollout.plan)
+        self.roster.reconfigure(rollout.generation, fact.config, rollout.layout, rollout.plan)
+        self.elastic = self._made_elastic()
         self.circuits.reconfigure(fact.config, (spec.path for spec in fact.specs))
         self._order(ports.CommitReload(rollout.generation))
 
@@ -223,25 +256,27 @@ class Staffing:
         rollout, self._rollout = self._rollout, None
         assert rollout is not None
         self._dismiss_heirs()
-        if report.is_done:
+        if self.elastic is not None:
+            self.roster.give_up([seat for seat in self.roster.seats.staying() if not seat.apps])
+        elif report.is_done:
             self.roster.trim(len(rollout.plan))
         elif rollout.is_committed:
             self.roster.seats.keep(len(rollout.plan))
         self._order(report)
-        if self._resize_to is not None:
-            size, self._resize_to = self._resize_to, None
-            self.roster.resize(size)
+        postponed, self._postponed = self._postponed, []
+        for fact in postponed:
+            self.resize(fact)
         self._is_reduced = True  # somebody may have been left with other apps than its seat is for: look once
 
     def _places(self, rollout: Rollout) -> list[tuple[Seat, Apps]]:
         return rollout.places(self.roster.seats.staying())
 
     def _is_new(self, seat: Seat) -> bool:
-        holder = self._holder(seat)
+        holder = self.roster.holder(seat)
         return holder is not None and self._rollout is not None and holder.generation == self._rollout.generation
 
     def _has_new_ready(self, seat: Seat) -> bool:
-        holder = self._holder(seat)
+        holder = self.roster.holder(seat)
         return holder is not None and self._is_new(seat) and holder.phase is Phase.READY
 
     def _dismiss_heirs(self) -> None:
@@ -266,7 +301,9 @@ class Staffing:
             return
         for app in list(self.circuits.due(now)):
             seat = self._seat_without(app)
-            if seat is not None and (seat.is_vacant or self._has_room_for_heir()):
+            if seat is None and self.elastic is not None and self.elastic.seat_for(app, now):
+                seat = self._seat_without(app)
+            if seat is not None and (self._has_place() if seat.is_vacant else self._has_room_for_heir()):
                 apps = tuple(one for one in seat.apps if one == app or one in self._possible(seat))
                 worker = self._spawn(seat, apps, now, generation=self.roster.current, as_heir=not seat.is_vacant)
                 self.circuits.begin_probe(app, worker.id)
@@ -275,7 +312,7 @@ class Staffing:
         """Return a seat for the app whose holder, if any, lacks it; vacant ones first."""
         able = [seat for seat in self.roster.seats.staying() if app in seat.apps and seat.heir is None]
         for seat in sorted(able, key=lambda seat: not seat.is_vacant):
-            holder = self._holder(seat)
+            holder = self.roster.holder(seat)
             if holder is None or app not in holder.apps:
                 return seat
         return None
@@ -286,7 +323,7 @@ class Staffing:
             return
         self._is_reduced = bool(self.circuits.open_apps)
         for seat in self.roster.seats.staying():
-            holder = self._holder(seat)
+            holder = self.roster.holder(seat)
             if holder is None or holder.is_leaving or set(holder.apps) >= set(self._possible(seat)):
                 continue
             self._is_reduced = True
@@ -303,8 +340,17 @@ class Staffing:
 
     # --- small parts ---
 
-    def _holder(self, seat: Seat) -> Worker | None:
-        return None if seat.worker is None else self.roster.get(seat.worker)
+    def _made_elastic(self) -> Elastic | None:
+        layout = self.roster.seats.layout
+        is_broken = self.circuits.is_open
+        return Elastic(self.config, layout, self.roster, self._queue, is_broken) if layout.is_elastic else None
+
+    def _has_place(self) -> bool:
+        """Say whether one more process fits into an elastic pool; those that leave still count, heirs do not."""
+        if self.elastic is None:
+            return True
+        heirs = sum(1 for seat in self.roster.seats if seat.heir is not None)
+        return len(self.roster) - heirs < self.elastic.layout.most
 
     def _spawn(self, seat: Seat, apps: Apps, now: float, *, generation: int, as_heir: bool = False) -> Worker:
         worker = self.roster.seat_worker(seat, apps, now, generation=generation, as_heir=as_heir)

@@ -42,18 +42,24 @@ class Rules(Books):
         # with several spawns in one step the snapshot is ahead of the books, and has only more in it
         seat = next(view.seat for view in self.pool.snapshot().workers if view.id == worker_id)
         assert all(worker.seat != seat for worker in self.workers.values()), "two workers on one seat"
-        assert self.now >= self.not_before.get(seat, -math.inf), "a restart came before its delay was over"
-        assert apps == self.vacated.get(seat, apps), "a worker was replaced by one with other apps"
+        self.see_place(seat, apps)
         self.ever.add(worker_id)
         self.workers[worker_id] = SeenWorker(worker_id, seat, apps, self.now)
+        self.see_size()
+        if self.deadline < math.inf:
+            waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued or self.is_orphan(seen)}
+            assert waiting & set(apps), "spawned for nobody"
+
+    def see_place(self, seat: int, apps: tuple[str, ...]) -> None:
+        assert self.now >= self.not_before.get(seat, -math.inf), "a restart came before its delay was over"
+        assert apps == self.vacated.get(seat, apps), "a worker was replaced by one with other apps"
+
+    def see_size(self) -> None:
         for app, spec in self.specs.items():
             holders = sum(1 for worker in self.workers.values() if app in worker.apps)
             assert spec.workers is None or holders <= spec.workers, f"{holders} workers hold {app}"
         staying = [worker for worker in self.workers.values() if not self.is_leaving(worker)]
         assert len(staying) <= self.size, "more workers than asked for"
-        if self.deadline < math.inf:
-            waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued or self.is_orphan(seen)}
-            assert waiting & set(apps), "spawned for nobody"
 
     def see_dispatch(self, worker: SeenWorker, seen: SeenCall, attempt: int) -> None:
         assert worker.ready_at is not None, "a call went to a worker that is not ready"
@@ -175,7 +181,8 @@ class Rules(Books):
             assert not waiting & set(worker.apps), "told to leave while it has work"
             return
         for app in worker.apps:
-            assert self.specs[app].workers is None, f"a holder of the limited {app} was let go"
+            is_fixed = self.specs[app].workers is not None and self.config.placement == "static"
+            assert not is_fixed, f"a holder of the limited {app} was let go"
 
     def see_kill(self, worker: SeenWorker, why: KillReason) -> None:
         assert not worker.is_killed, "killed twice"
