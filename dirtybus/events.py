@@ -10,7 +10,7 @@ from graia.broadcast.entities.dispatcher import BaseDispatcher
 from graia.broadcast.entities.event import Dispatchable
 from graia.broadcast.interfaces.dispatcher import DispatcherInterface
 
-from dirtybus.errors import CallCancelled, DirtyError
+from dirtybus.errors import CallCancelled, ConfigError, DirtyError
 from dirtybus.outcome import Outcome
 
 __all__ = [
@@ -254,10 +254,28 @@ class ShutdownRequested(LifecycleEvent):
 
 
 class ScaleRequested(LifecycleEvent):
-    """Ask for ``workers`` workers; never below what the apps need."""
+    """Ask for ``workers`` workers, or instances of ``app``; or for another ``pool_size`` of an elastic pool.
 
-    def __init__(self, workers: int) -> None:
+    Numbers beyond the limits are moved to them; never below what the apps need. ``why`` goes into the log.
+
+    Raises:
+        ConfigError: neither is given, or both.
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        app: str | None = None,
+        pool_size: tuple[int, int] | None = None,
+        why: str = "requested on the bus",
+    ) -> None:
+        if (workers is None) == (pool_size is None):
+            raise ConfigError("ScaleRequested takes either a number of workers or a pool_size")
         self.workers = workers
+        self.app = app
+        self.pool_size = pool_size
+        self.why = why
 
 
 class ReloadRequested(LifecycleEvent):

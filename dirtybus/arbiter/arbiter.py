@@ -19,6 +19,7 @@ from dirtybus.arbiter.ledger import Ledger
 from dirtybus.arbiter.spawner import ProcessSpawner, Spawner
 from dirtybus.arbiter.status import status_of
 from dirtybus.config import DirtyConfig
+from dirtybus.config.extent import Extents
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
@@ -161,15 +162,29 @@ class Arbiter(LocalCaller):
         """Return the sentence that forbids so many workers; None when it is allowed, or nothing was started."""
         return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers)
 
-    def resize(self, workers: int) -> int:
-        """Aim at another number of workers; never below what the apps' own limits require.
+    def resize(self, workers: int, app: str | None = None) -> int:
+        """Aim at another number of workers, or of those with ``app`` where each worker holds one.
 
-        Running calls finish; idle workers go first. Returns the number that is aimed at now.
+        Running calls finish; idle workers go first. An elastic pool has at least so many from then on. Returns the
+        number that is aimed at now: it is never beyond the limits, nor below what the apps' own numbers require.
 
         Raises:
             Unavailable: the workers were not started.
+            DirtyAppNotFoundError: nothing serves the app.
+            ConfigError: a number for one app, where a worker holds several.
         """
-        return self._interpreter.resize(workers)
+        return self._interpreter.resize(workers, app)
+
+    def bound(self, least: int, most: int) -> None:
+        """Have an elastic pool go by another ``pool_size``; more workers than the new most are let go, idle ones first.
+
+        A reload goes back to the settings.
+
+        Raises:
+            Unavailable: the workers were not started.
+            ConfigError: the pool is not elastic, or the apps' own numbers need more.
+        """
+        self._interpreter.bound(least, most)
 
     async def reload(self, config: DirtyConfig | None = None) -> None:
         """Replace every worker by one with the code of now, and go by ``config`` from then on; return when they serve.
@@ -280,7 +295,7 @@ class Arbiter(LocalCaller):
         return {**told, "ready": self.is_ready, "stash": self.stash.summary()}
 
     def manage(self, verb: str, arguments: Mapping[str, Any]) -> Any:
-        """Carry out an order of a client: ``scale`` with ``workers``, ``reload``, or ``stop``.
+        """Carry out an order of a client: ``scale`` with ``workers``, ``app``, ``pool_size``; ``reload``; ``stop``.
 
         Returns:
             The answer as plain values; for a reload, an awaitable of it. Cancelling that leaves the reload going on.
@@ -290,17 +305,25 @@ class Arbiter(LocalCaller):
         """
         match verb:
             case "scale":
-                workers = arguments.get("workers")
-                if type(workers) is not int or not 0 <= workers <= _MOST_WORKERS:
-                    raise DirtyError(f"scale needs workers, a whole number from 0 to {_MOST_WORKERS}, not {workers!r}")
-                why = self.why_not(workers)
-                return {"workers": self.resize(workers), "asked": workers, "note": why}
+                return self._scaled(arguments)
             case "reload":
                 return self._reloaded()
             case "stop":
                 self.on_stop("a client asked for it")
                 return {"stopping": True}
         raise DirtyError(f"there is no order {verb!r}; there are: scale, reload, stop")
+
+    def _scaled(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        workers, app, extent = (arguments.get(key) for key in ("workers", "app", "pool_size"))
+        if extent is not None:
+            self.bound(*Extents().settle(extent) or (0, 0))
+            return {"workers": self.target, "pool_size": extent}
+        if type(workers) is not int or not 0 <= workers <= _MOST_WORKERS:
+            raise DirtyError(f"scale needs workers, a whole number from 0 to {_MOST_WORKERS}, not {workers!r}")
+        if app is not None and not isinstance(app, str):
+            raise DirtyError(f"scale needs the import path of an app, not {app!r}")
+        why = self.why_not(workers) if app is None else None
+        return {"workers": self.resize(workers, app), "asked": workers, "note": why}
 
     # --- small parts ---
 

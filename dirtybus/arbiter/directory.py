@@ -108,6 +108,21 @@ class Directory:
         terms = self._terms.get((app, action)) or self._own_terms(app, action)
         return terms if timeout_s is None else replace(terms, timeout_s=timeout_s or None, whose=_CALLERS)
 
+    def check_alone(self, app: str) -> None:
+        """Make sure that the app has workers of its own, whose number can be asked for.
+
+        Raises:
+            DirtyAppNotFoundError: no such app is served; names the nearest.
+            ConfigError: a worker holds several apps.
+        """
+        if app not in self._infos:
+            raise self._not_found(app)
+        if self._config.placement != "dynamic":
+            raise ConfigError(
+                f"a number of workers for {app!r} alone has no meaning: a worker holds several apps. Ask for workers "
+                "without an app, or set placement = 'dynamic'"
+            )
+
     def _own_terms(self, app: str, action: str) -> Terms:
         info = self._infos.get(app)
         if info is None:

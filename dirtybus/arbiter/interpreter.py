@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 
@@ -30,7 +31,7 @@ from dirtybus.arbiter.stash_questions import StashQuestions
 from dirtybus.arbiter.timer import Timer
 from dirtybus.arbiter.vigil import Vigil
 from dirtybus.config import DirtyConfig
-from dirtybus.errors import DirtyError, Draining, Unavailable
+from dirtybus.errors import ConfigError, DirtyError, Draining, Unavailable
 from dirtybus.events import LifecycleEvent
 from dirtybus.pool import ports
 from dirtybus.pool.model import CallId, Phase
@@ -186,21 +187,37 @@ class Interpreter:
         return await self.lobby.wait(probe, asked, sink, patience_of(request, terms, self._config, now), stays=stays)
 
     def _terms(self, request: Request) -> Terms:
-        if self._editions is None:
-            raise Unavailable("not started: there are no workers yet; wait for start()")
-        return self._editions.current.directory.terms(request.app, request.action, request.timeout_s)
+        return self._current.directory.terms(request.app, request.action, request.timeout_s)
 
     def cancel(self, call_id: CallId) -> None:
         """The caller does not wait any more. Nothing happens when the call is settled."""
         if self.desk.get(call_id) is not None:
             self._feed(ports.CancelRequested(call_id))
 
-    def resize(self, workers: int) -> int:
-        """Aim at another number of workers; returns what the apps' limits allow of it."""
-        if why := self.pool.why_not(workers):
+    def resize(self, workers: int, app: str | None = None) -> int:
+        """Aim at another number of workers, or instances of the app; returns what the limits allow of it.
+
+        Raises:
+            DirtyAppNotFoundError: nothing serves the app.
+            ConfigError: a number for one app, where a worker holds several.
+        """
+        if app is not None:
+            self._current.directory.check_alone(app)
+        elif why := self.pool.why_not(workers):
             log.logger.warning("{}", why)
-        self._feed(ports.Resized(workers))
-        return self.pool.size
+        self._feed(ports.Resized(workers, app))
+        return self.pool.size if app is None else self.pool.instances(app)
+
+    def bound(self, least: int, most: int) -> None:
+        """Have the elastic pool go by other limits.
+
+        Raises:
+            ConfigError: the pool is not elastic, or the apps' own numbers need more.
+        """
+        if self._config.pool_size is None:
+            raise ConfigError("the pool has a fixed number of workers; set a pool_size, such as '1-8', and reload")
+        replace(self._config, apps=self._current.directory.specs, pool_size=(least, most))  # it raises what cannot be
+        self._feed(ports.Bounded(least, most))
 
     def release(self) -> None:
         """End soon the calls that a drain would not wait for, those that come later too. May be called in any thread.
@@ -297,9 +314,14 @@ class Interpreter:
     # --- reloads and circuits ---
 
     @property
+    def _current(self) -> Edition:
+        if self._editions is None:
+            raise Unavailable("not started: there are no workers yet; wait for start()")
+        return self._editions.current
+
+    @property
     def _config(self) -> DirtyConfig:
-        assert self._editions is not None
-        return self._editions.current.config
+        return self._current.config
 
     def _prepare(self, edition: Edition) -> None:
         self._stash.make(edition.directory.stashes)

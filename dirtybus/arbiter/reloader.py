@@ -112,7 +112,10 @@ class Reloader:
 
     def _next_size(self, edition: Edition) -> int:
         """Return how many workers there will be: a number that somebody scaled to stays, unless the setting changed."""
-        is_set_anew = edition.config.workers != self._editions.current.config.workers
+        if edition.config.pool_size is not None:
+            return min(self._size(), edition.config.pool_size[1])  # the pool grows and shrinks by itself afterwards
+        before = self._editions.current.config
+        is_set_anew = edition.config.workers != before.workers or before.pool_size is not None
         size = edition.config.workers if is_set_anew else max(self._size(), _most_asked(edition))
         check_apps(edition.directory.specs, size)
         return size

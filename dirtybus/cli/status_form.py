@@ -42,10 +42,12 @@ def screen_of(status: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
     workers = status["workers"]
+    is_elastic = status["least"] != status["most"]
+    extent = f" ({status['least']}-{status['most']})" if is_elastic else ""
     head = Text.assemble(
         ("dirtybus ", "bold"),
         (str(status["name"]), "bold cyan"),
-        f"  pid {status['pid']}  {status['state']}  {len(workers)} of {status['target']} workers  "
+        f"  pid {status['pid']}  {status['state']}  {len(workers)} of {status['target']} workers{extent}  "
         f"{sum(status['queued'].values())} queued  {sum(worker['running'] for worker in workers)} running",
     )
     ledger = "  ".join(f"{count} {word}" for word, count in status["ledger"].items() if count or word == "submitted")
@@ -53,7 +55,7 @@ def screen_of(status: Mapping[str, Any]) -> RenderableType:
     if any(worker["calls"] for worker in workers):
         parts.append(_call_table(workers))
     if status["queued"]:
-        parts.append(_queue_table(status["queued"]))
+        parts.append(_queue_table(status["queued"], status["waits"]))
     parts += [Text(f"✗ out of order, its workers keep failing: {app}", "bold red") for app in status["broken"]]
     oldest_s = status["oldest_call_s"]
     oldest = "" if oldest_s is None else f"  oldest {span_text(oldest_s)}"
@@ -130,10 +132,10 @@ def _call_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _queue_table(queued: Mapping[str, int]) -> Table:
+def _queue_table(queued: Mapping[str, int], waits: Mapping[str, str]) -> Table:
     from rich.table import Table
 
-    table = Table("APP", "QUEUED", box=None, header_style="bold")
+    table = Table("APP", "QUEUED", "WHY", box=None, header_style="bold")
     for app, count in sorted(queued.items()):
-        table.add_row(app, str(count))
+        table.add_row(app, str(count), waits.get(app, ""))
     return table

@@ -159,9 +159,18 @@ class DirtyClient:
         """Return what is going on at the arbiter, as plain values."""
         return _values(self.ask(lambda channel: channel.start(StatusAsk())))
 
-    def scale(self, workers: int) -> dict[str, Any]:
-        """Ask for another number of workers; returns what is aimed at now and why, if it differs."""
-        return self._manage("scale", {"workers": workers})
+    def scale(
+        self, workers: int | None = None, *, app: str | None = None, pool_size: tuple[int, int] | None = None
+    ) -> dict[str, Any]:
+        """Ask for another number of workers, or instances of ``app``; or for another ``pool_size``.
+
+        Returns what is aimed at now and why, if it differs.
+
+        Raises:
+            DirtyAppNotFoundError: nothing serves the app.
+            ConfigError: it has no meaning for this pool; says why.
+        """
+        return self._manage("scale", {"workers": workers, "app": app, "pool_size": pool_size})
 
     def reload(self, timeout_s: float | None = None) -> None:
         """Have new workers with the code and the settings of now; returns when they serve.

@@ -18,6 +18,7 @@ from dirtybus.pool.model import Call, CallId, Lane, Phase, Refusal, Waiting, Wor
 from dirtybus.pool.pace import Pace
 from dirtybus.pool.ports import KillReason
 from dirtybus.pool.queue import lane_of
+from dirtybus.pool.reasons import why_waiting
 from dirtybus.pool.restarts import Jitter
 from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
 from dirtybus.pool.staffing import Staffing
@@ -120,6 +121,10 @@ class Pool:
         """How many workers are aimed at."""
         return self._staffing.size
 
+    def instances(self, app: str) -> int:
+        """How many workers with the app are aimed at."""
+        return sum(1 for seat in self._roster.seats.staying() if app in seat.apps)
+
     def serves(self, app: str) -> bool:
         """Say whether the app is one of those in force."""
         return self._roster.serves(app)
@@ -138,23 +143,32 @@ class Pool:
 
     def snapshot(self) -> PoolSnapshot:
         """Return what there is as of the last step."""
+        now, seats, broken = self._stepped_at, self._roster.seats, self._staffing.circuits.open_apps
+        queued, layout = self._calls.queue.lengths(), self._staffing.layout
         return PoolSnapshot(
             size=self.size,
             smallest_size=self.smallest_size(),
-            workers=tuple(WorkerView.of(worker, self._stepped_at) for worker in self._roster),
-            seats=tuple(SeatView.of(seat, self._stepped_at) for seat in self._roster.seats),
-            queued=self._calls.queue.lengths(),
+            least=layout.least if layout.is_elastic else self.size,
+            most=layout.most if layout.is_elastic else self.size,
+            workers=tuple(
+                WorkerView.of(each, seats[each.seat] if each.is_seated else None, now) for each in self._roster
+            ),
+            seats=tuple(SeatView.of(seat, now) for seat in seats),
+            queued=queued,
             queued_bytes=self._calls.queue.bounds.sizes(),
-            broken=tuple(sorted(self._staffing.circuits.open_apps)),
+            waits={app: why_waiting(app, self._roster, layout, now, is_broken=app in broken) for app in queued},
+            broken=tuple(sorted(broken)),
             is_draining=self._drain.is_begun,
             is_drained=self._drain.is_done,
         )
 
     def __repr__(self) -> str:
         phases = [worker.phase for worker in self._roster]
+        layout = self._staffing.layout
+        extent = f"{layout.least}-{layout.most} workers: " if layout.is_elastic else ""
         running = sum(len(worker.running) for worker in self._roster)
         return (
-            f"<Pool {phases.count(Phase.READY)} ready, {phases.count(Phase.BOOTING)} booting, "
+            f"<Pool {extent}{phases.count(Phase.READY)} ready, {phases.count(Phase.BOOTING)} booting, "
             f"{running} running, {len(self._calls.queue)} queued>"
         )
 

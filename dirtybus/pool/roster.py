@@ -67,6 +67,10 @@ class Roster:
         """Return who holds the seat; heirs do not yet."""
         return None if seat.worker is None else self._workers.get(seat.worker)
 
+    def seat_of(self, worker: Worker) -> Seat | None:
+        """Return the seat that the worker holds, or is the heir of."""
+        return self.seats[worker.seat] if worker.is_seated else None
+
     def serves(self, app: str) -> bool:
         """Say whether the app is one of the specs; each of those has a seat at any time."""
         return app in self._served

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dirtybus.pool.model import CallId, Phase, Worker, WorkerId
 from dirtybus.pool.placement import Apps
+from dirtybus.pool.reasons import why_worker
 from dirtybus.pool.seats import Seat
 
 __all__ = ["PoolSnapshot", "SeatView", "WorkerView"]
@@ -16,7 +17,7 @@ __all__ = ["PoolSnapshot", "SeatView", "WorkerView"]
 class WorkerView:
     """One worker. ``running`` are the calls that take a slot, ``abandoned`` those of them that nobody waits for.
 
-    ``generation`` counts the reloads before its start.
+    ``generation`` counts the reloads before its start; ``why`` says in words why it is as it is.
     """
 
     id: WorkerId
@@ -27,9 +28,10 @@ class WorkerView:
     age_s: float
     running: tuple[CallId, ...]
     abandoned: tuple[CallId, ...]
+    why: str
 
     @classmethod
-    def of(cls, worker: Worker, now: float) -> WorkerView:
+    def of(cls, worker: Worker, seat: Seat | None, now: float) -> WorkerView:
         return cls(
             id=worker.id,
             seat=worker.seat,
@@ -39,6 +41,7 @@ class WorkerView:
             age_s=now - worker.born_at,
             running=tuple(worker.running),
             abandoned=tuple(call_id for call_id, run in worker.running.items() if run.abandoned_at is not None),
+            why=why_worker(worker, seat, now),
         )
 
 
@@ -73,15 +76,19 @@ class PoolSnapshot:
     """The whole pool. ``size`` is the number of seats that are meant to stay.
 
     ``queued`` is how many calls wait for each app, ``queued_bytes`` the arguments of those that were never sent to a
-    worker: it is they that the bounds of the settings count.
+    worker: it is they that the bounds of the settings count. ``waits`` says in words why the calls of an app wait.
+    ``least`` and ``most`` are the limits of the number of workers; they are equal where the pool is not elastic.
     """
 
     size: int
     smallest_size: int
+    least: int
+    most: int
     workers: tuple[WorkerView, ...]
     seats: tuple[SeatView, ...]
     queued: Mapping[str, int]
     queued_bytes: Mapping[str, int]
+    waits: Mapping[str, str]
     broken: tuple[str, ...]
     is_draining: bool
     is_drained: bool

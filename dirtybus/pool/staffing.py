@@ -68,6 +68,11 @@ class Staffing:
         return max(asked[-1], self.roster.seats.smallest_size) if asked else self.roster.seats.size
 
     @property
+    def layout(self) -> Layout:
+        """Between which numbers of workers it goes, and what each may hold."""
+        return self.roster.seats.layout
+
+    @property
     def is_calm(self) -> bool:
         """Whether nobody is being replaced or about to leave."""
         return self._rollout is None and not self._is_reduced and not self.roster.has_leavers
@@ -77,7 +82,7 @@ class Staffing:
         moments = [self.roster.next_kill_at(), self.roster.seats.next_spawn_at(), self.circuits.next_probe_at(now)]
         if self._is_reduced:
             moments += [seat.spawn_at for seat in self.roster.seats if now < seat.spawn_at and not seat.is_vacant]
-        if self.elastic is not None and not self._drain.is_begun:
+        if self.elastic is not None and self._rollout is None and not self._drain.is_begun:
             moments.append(self.elastic.due_at)
         return min((at for at in moments if at is not None), default=math.inf)
 

@@ -46,8 +46,11 @@ class WorkerPool(Protocol):
     async def drain(self, within_s: float) -> bool:
         """Let queued and running calls end, then retire the workers. False when calls were cut."""
 
-    def resize(self, workers: int) -> int:
-        """Have so many workers from now on; returns how many it will be."""
+    def resize(self, workers: int, app: str | None = None) -> int:
+        """Have so many workers from now on, or instances of the app; returns how many it will be."""
+
+    def bound(self, least: int, most: int) -> object:
+        """Have from now on at least and at most so many workers."""
 
     async def reload(self, config: DirtyConfig | None = None) -> None:
         """Replace every worker by one with the code and the settings of now. Raises when the old ones serve on."""
@@ -163,6 +166,13 @@ class WorkerService(DirtyService):
         self._broadcast.postEvent(ReloadEnded(error))
 
     async def _resize(self, event: ScaleRequested) -> None:
-        logger.info(
-            "{} workers were asked for: the pool goes to {}", event.workers, self._arbiter.resize(event.workers)
-        )
+        try:
+            if event.pool_size is not None:
+                self._arbiter.bound(*event.pool_size)
+                logger.info("from {} to {} workers were asked for ({})", *event.pool_size, event.why)
+            elif event.workers is not None:
+                aimed = self._arbiter.resize(event.workers, event.app)
+                what = "workers" if event.app is None else f"workers with {event.app}"
+                logger.info("{} {} were asked for ({}): there will be {}", event.workers, what, event.why, aimed)
+        except DirtyError as exc:
+            logger.error("the number of workers stays as it is: {}", exc)

@@ -12,7 +12,7 @@ from loguru import logger
 from dirtybus import stash
 from dirtybus.arbiter.arbiter import Arbiter
 from dirtybus.bus import DirtyBus
-from dirtybus.errors import CallCancelled, DirtyAppError, DirtyError, DirtyTimeoutError, GateClosed
+from dirtybus.errors import CallCancelled, ConfigError, DirtyAppError, DirtyError, DirtyTimeoutError, GateClosed
 from dirtybus.events import (
     ChunkArrived,
     EventDropped,
@@ -343,3 +343,23 @@ async def test_events_say_which_of_them_goes_first(tmp_path: Path) -> None:
 
 async def _read(bus: DirtyBus, event: InferenceRequested) -> list[Any]:
     return [chunk async for chunk in bus.stream(event)]
+
+
+async def test_an_elastic_bus_grows_when_asked_and_says_what_cannot_be() -> None:
+    lines: list[str] = []
+    handler = logger.add(lines.append, level="ERROR")
+    async with running_bus(pool_size="0-2", scale_up_after="20ms") as (bus, _):
+        assert await bus.ask(InferenceRequested(BASIC, "echo", (1,))) == 1
+        bus.post(ScaleRequested(pool_size=(0, 3), why="a test"))
+        bus.post(ScaleRequested(3))
+        await until(lambda: len(bus.arbiter.status()["workers"]) == 3)
+        bus.post(ScaleRequested(1, app=BASIC))
+        await until(lambda: any("stays as it is" in line and "placement = 'dynamic'" in line for line in lines))
+    logger.remove(handler)
+
+
+def test_a_request_to_scale_says_one_thing() -> None:
+    with pytest.raises(ConfigError, match="either a number of workers or a pool_size"):
+        ScaleRequested()
+    with pytest.raises(ConfigError, match="either"):
+        ScaleRequested(1, pool_size=(1, 2))

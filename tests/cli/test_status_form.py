@@ -22,7 +22,8 @@ def status(**changes: Any) -> dict[str, Any]:
          "answered": 0, "calls": []},
     ]  # fmt: skip
     told = {
-        "name": "shop", "pid": 40, "state": "open", "target": 2, "smallest": 1, "workers": workers,
+        "name": "shop", "pid": 40, "state": "open", "target": 2, "smallest": 1, "least": 2, "most": 2,
+        "workers": workers, "waits": {"m:B": "1 worker with it, all busy"},
         "queued": {"m:B": 3}, "broken": ["m:B"], "oldest_call_s": 70.0,
         "ledger": {"submitted": 12, "succeeded": 7, "open": 5},
         "stash": {"tables": 2, "entries": 30, "memory_bytes": 1536, "max_bytes": 2**30, "waiting": 1, "store": None},
@@ -97,3 +98,9 @@ def test_on_a_terminal_an_app_that_is_out_of_order_has_a_line() -> None:
 def test_without_a_queue_there_is_no_table_of_it() -> None:
     assert "QUEUED" in drawn(status())
     assert "QUEUED" not in drawn(status(queued={}))
+
+
+def test_an_elastic_pool_shows_its_limits_and_a_queue_why_it_is() -> None:
+    screen = drawn(status(most=8))
+    assert "2 of 2 workers (2-8)" in screen
+    assert "1 worker with it, all busy" in screen

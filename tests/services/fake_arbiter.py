@@ -81,10 +81,13 @@ class FakeArbiter:
         self.kills += 1
         self.say("arbiter killed")
 
-    def resize(self, workers: int) -> int:
+    def resize(self, workers: int, app: str | None = None) -> int:
         self.target = workers
-        self.say(f"resized to {workers}")
+        self.say(f"resized to {workers}" if app is None else f"resized {app} to {workers}")
         return workers
+
+    def bound(self, least: int, most: int) -> None:
+        self.say(f"bound to {least}-{most}")
 
     def why_not(self, workers: int) -> str | None:
         return why_not(workers, self.smallest)
