@@ -54,13 +54,15 @@ class Calls:
             crashes=waiting.crashes,
             # one that need not wait took no turn from anybody
             turn=waiting.order if waiting.turn is None else waiting.turn,
+            bounces=waiting.bounces,
             started_at=now,
         )
 
     def return_to_queue(self, running: Running, crashes: int, *, has_run: bool = True) -> None:
         """Book that the run came to nothing and the call waits for the next one, with the deadline it has."""
         del self._workers[running.call.id]
-        self.queue.put(Waiting(running.call, running.order, running.attempt + has_run, crashes, running.turn))
+        bounces = running.bounces + (not has_run)
+        self.queue.put(Waiting(running.call, running.order, running.attempt + has_run, crashes, running.turn, bounces))
 
     def find_running(self, call_id: CallId) -> tuple[Worker, Running] | None:
         """Return where the call runs, with its books there; None when it does not run."""

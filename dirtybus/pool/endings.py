@@ -12,7 +12,10 @@ from dirtybus.pool.calls import Calls
 from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Refusal, Running, Waiting, Worker
 from dirtybus.pool.ports import Cause, Interrupt, Order, Refuse
 
-__all__ = ["Endings"]
+__all__ = ["MOST_BOUNCES", "Endings"]
+
+#: how many workers may be gone before they begin a call; Passenger's attempts to connect
+MOST_BOUNCES = 10
 
 
 class Endings:
@@ -58,10 +61,15 @@ class Endings:
     def lose(self, worker: Worker, running: Running, now: float, *, was_begun: bool) -> bool:
         """Settle a call whose worker is gone. Return True when it waits again for another run.
 
-        One that the worker had not begun goes to another whatever it does, and the death is not held against it.
+        One that the worker had not begun goes to another whatever it does, and the death is not held against it; but
+        not for ever: where so many workers in a row are gone before they begin, the caller had better know.
         """
         call = running.call
         if not was_begun and running.abandoned_at is None:
+            if running.bounces + 1 >= MOST_BOUNCES:
+                self._calls.forget(call.id)
+                self._order(Refuse(call.id, Refusal.NO_WORKERS, attempts=running.attempt - 1))
+                return False
             self._calls.return_to_queue(running, running.crashes, has_run=False)
             return True
         # a worker that was killed for one stuck call says nothing about the others in it; a silent one about all

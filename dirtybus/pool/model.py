@@ -101,7 +101,8 @@ class Waiting:
     """A call in the queue. ``order`` is its place among all calls ever accepted; it keeps it through re-runs.
 
     ``attempt`` is the run that it waits for, from 1; ``crashes`` counts the workers that died of themselves with it.
-    ``turn`` is the turn of its caller in which it was sent to a worker; None: it never was.
+    ``turn`` is the turn of its caller in which it was sent to a worker; None: it never was. ``bounces`` counts the
+    workers that were gone before they had begun it.
     """
 
     call: Call
@@ -109,6 +110,7 @@ class Waiting:
     attempt: int = 1
     crashes: int = 0
     turn: int | None = None
+    bounces: int = 0
 
     @property
     def is_fresh(self) -> bool:
@@ -128,6 +130,7 @@ class Running:
     order: int = 0
     crashes: int = 0
     turn: int = 0
+    bounces: int = 0
     started_at: float = 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 
 from dirtybus.config import DirtyConfig
@@ -114,7 +115,7 @@ class CallQueue:
         turns.spend(-first[0], first[2], next(self._numbers))
         waiting = self.remove(call_id)
         assert waiting is not None
-        return Waiting(waiting.call, waiting.order, waiting.attempt, waiting.crashes, turn=first[1])
+        return replace(waiting, turn=first[1])
 
     def take_all(self) -> list[Waiting]:
         """Empty the queue and return the calls in the order of their acceptance."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.pool import Pool, ports
+from dirtybus.pool.endings import MOST_BOUNCES
 from dirtybus.pool.model import ActionKind, Call, CallId, Phase, WorkerId
 
 #: What the pool gives a worker without calls once the drain deadline has come.
@@ -25,6 +26,7 @@ class SeenCall:
     ended: str | None = None
     abandoned_at: float | None = None
     has_streamed: bool = False
+    bounces: int = 0
 
     @property
     def lane(self) -> tuple[str, ActionKind]:
@@ -140,7 +142,7 @@ class Books:
     def may_rerun(self, seen: SeenCall) -> bool:
         assert self.dead is not None
         if seen.call.id in self.unbegun:
-            return True
+            return seen.bounces < MOST_BOUNCES
         is_late = seen.call.expires_at is not None and self.now >= seen.call.expires_at
         is_poison = self.dead.is_suspect and seen.crashes >= self.config.crash_limit
         return seen.call.idempotent and not (seen.has_streamed or is_late or is_poison)

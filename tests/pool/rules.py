@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dirtybus.pool import ports
+from dirtybus.pool.endings import MOST_BOUNCES
 from dirtybus.pool.model import OnCancel, Refusal, WorkerId
 from dirtybus.pool.ports import Cause, KillReason
 from tests.pool.books import Books, SeenCall, SeenWorker
@@ -150,6 +151,8 @@ class Rules(Books):
                 assert not self.may_rerun(seen)
                 is_poison = seen.call.idempotent and self.dead.is_suspect and seen.crashes >= self.config.crash_limit
                 assert is_poison == (why is Refusal.POISONED)
+            case Refusal.NO_WORKERS if self.was_sent_back(seen):
+                assert seen.bounces == MOST_BOUNCES
             case Refusal.NO_WORKERS:
                 assert is_new
                 assert self.is_forsaken(seen.call.app)

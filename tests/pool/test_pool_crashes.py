@@ -250,3 +250,15 @@ def test_a_call_that_silences_its_workers_is_poison() -> None:
         pool.step(Unresponsive(worker), now)
         orders = pool.step(Exited(worker), now)
     assert Refuse(C1, Refusal.POISONED, W2, 2) in orders
+
+
+def test_a_call_whose_workers_are_always_gone_before_they_begin_it_ends_after_ten() -> None:
+    pool = ready_pool(workers=1, max_restarts=None, restart_delay_s=0, restart_delay_max_s=0)
+    sent = only(Dispatch, submit(pool, call(1, idempotent=True)))
+    for _ in range(9):
+        spawned = pool.step(Exited(sent[0].worker, frozenset({C1})), 1.0)
+        sent = only(Dispatch, pool.step(Ready(only(Spawn, spawned)[0].worker), 1.0))
+        assert sent[0].attempt == 1, "a run that never was does not count"
+    refused = only(Refuse, pool.step(Exited(sent[0].worker, frozenset({C1})), 2.0))
+    assert refused == [Refuse(C1, Refusal.NO_WORKERS)]
+    assert C1 not in pool._calls

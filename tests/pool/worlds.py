@@ -102,6 +102,7 @@ class World(Rules):
             for call_id in held:
                 if call_id in self.unbegun:
                     self.calls[call_id].attempt -= 1  # that run never was
+                    self.calls[call_id].bounces += 1
                 else:
                     self.calls[call_id].crashes += worker.is_suspect
         self.dead = worker
