@@ -158,9 +158,12 @@ class Arbiter(LocalCaller):
         self._failed = asyncio.get_running_loop().create_future()
         await self._failed
 
-    def why_not(self, workers: int) -> str | None:
-        """Return the sentence that forbids so many workers; None when it is allowed, or nothing was started."""
-        return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers)
+    def why_not(self, workers: int, app: str | None = None) -> str | None:
+        """Return the sentence that forbids so many workers, or instances of the app.
+
+        None when it is allowed, or nothing was started.
+        """
+        return None if self._interpreter.snapshot() is None else self._interpreter.pool.why_not(workers, app)
 
     def resize(self, workers: int, app: str | None = None) -> int:
         """Aim at another number of workers, or of those with ``app`` where each worker holds one.
@@ -322,7 +325,7 @@ class Arbiter(LocalCaller):
             raise DirtyError(f"scale needs workers, a whole number from 0 to {_MOST_WORKERS}, not {workers!r}")
         if app is not None and not isinstance(app, str):
             raise DirtyError(f"scale needs the import path of an app, not {app!r}")
-        why = self.why_not(workers) if app is None else None
+        why = self.why_not(workers, app)
         return {"workers": self.resize(workers, app), "asked": workers, "note": why}
 
     # --- small parts ---

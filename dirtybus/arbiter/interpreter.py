@@ -203,7 +203,7 @@ class Interpreter:
         """
         if app is not None:
             self._current.directory.check_alone(app)
-        elif why := self.pool.why_not(workers):
+        if why := self.pool.why_not(workers, app):
             log.logger.warning("{}", why)
         self._feed(ports.Resized(workers, app))
         return self.pool.size if app is None else self.pool.instances(app)

@@ -90,9 +90,12 @@ class Elastic:
             return smallest  # no app would be on any other
         return min(max(smallest, self._asked), self.layout.most)
 
-    def why_not(self, size: int) -> str | None:
-        """Return the sentence that forbids ``size`` workers; None when it is allowed."""
+    def why_not(self, size: int, app: str | None = None) -> str | None:
+        """Return the sentence that forbids ``size`` workers, or instances of the app; None when it is allowed."""
         least, most = self._roster.seats.smallest_size, self.layout.most
+        if app is not None:
+            asked = self._moved(size, app)
+            return None if asked == size else f"{app} may have {asked} workers here, not {size}"
         return None if least <= size <= most else f"the pool has from {least} to {most} workers, not {size}"
 
     def aim(self, size: int, app: str | None = None) -> None:
@@ -105,13 +108,17 @@ class Elastic:
             self._asked = size
             self._shrink_to(self.floor)
         elif self.layout.is_dynamic and app in self.layout.many:
-            others = sum(few for other, few in self.layout.few.items() if other != app)
-            asked = max(min(size, self.layout.many[app], self.layout.most - others), self.layout.few[app])
-            self._asked_by_app[app] = asked
+            asked = self._asked_by_app[app] = self._moved(size, app)
             self._count()
             excess = self._held[app] - asked
             able = sorted((seat for seat in self._staying() if seat.apps == (app,)), key=self._roster.cost_of)
             self._give_up(able[: max(0, excess)])
+
+    def _moved(self, size: int, app: str) -> int:
+        """Return the number of instances nearest to ``size`` that the app may have."""
+        others = sum(few for other, few in self.layout.few.items() if other != app)
+        most = min(self.layout.many.get(app, 0), self.layout.most - others)
+        return max(min(size, most), self.layout.few.get(app, 0))
 
     def bound(self, least: int, most: int) -> None:
         """Go by other limits from now on; more workers than the new most are let go, idle ones first."""

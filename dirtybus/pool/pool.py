@@ -133,9 +133,9 @@ class Pool:
         """Return the number of workers that the apps' own numbers require as they are placed now."""
         return self._roster.seats.smallest_size
 
-    def why_not(self, size: int) -> str | None:
-        """Return the sentence that forbids ``size`` workers, for the log; None when it is allowed."""
-        return self._staffing.why_not(size)
+    def why_not(self, size: int, app: str | None = None) -> str | None:
+        """Return the sentence that forbids ``size`` workers, or instances of the app; None when it is allowed."""
+        return self._staffing.why_not(size, app)
 
     def is_full_for(self, call: Call, now: float) -> bool:
         """Say whether the call, handed in now, would be refused or make another yield for want of room."""

@@ -94,9 +94,9 @@ class Staffing:
         """Book that a call ended in the worker; returns when to look again, infinite when nothing follows."""
         return math.inf if self.elastic is None else self.elastic.note_use(worker, app, now)
 
-    def why_not(self, size: int) -> str | None:
-        """Return the sentence that forbids ``size`` workers; None when it is allowed."""
-        return self.roster.why_not(size) if self.elastic is None else self.elastic.why_not(size)
+    def why_not(self, size: int, app: str | None = None) -> str | None:
+        """Return the sentence that forbids ``size`` workers, or instances of the app; None when it is allowed."""
+        return self.roster.why_not(size) if self.elastic is None else self.elastic.why_not(size, app)
 
     # --- facts ---
 

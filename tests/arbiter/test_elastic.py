@@ -93,6 +93,7 @@ async def test_instances_are_kept_and_asked_for() -> None:
         await until(lambda: [w["state"] for w in workers(arbiter)] == ["idle"] and workers(arbiter)[0]["worker"] > 1)
         assert arbiter.resize(2, OTHER) == 2
         await until(lambda: sorted(w["apps"][0] for w in workers(arbiter)) == sorted([BASIC, OTHER, OTHER]))
+        assert arbiter.why_not(9, OTHER) == f"{OTHER} may have 2 workers here, not 9"
         assert arbiter.resize(0, OTHER) == 0
         await until(lambda: len(workers(arbiter)) == 1)
 
