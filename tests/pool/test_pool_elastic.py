@@ -23,6 +23,7 @@ from dirtybus.pool.ports import (
     Spawn,
     Ticked,
 )
+from dirtybus.pool.usage import Usage
 from tests.pool.boxes import APP, C1, C2, C3, W1, W2, W3, W4, boot, call, only, specs, submit
 
 A, B, C = "m:A", "m:B", "m:C"
@@ -214,6 +215,22 @@ def test_the_idle_worker_of_the_least_used_app_makes_room() -> None:
     assert submit(pool, call(3, C), now=1.0) == [Retire(W1)]
 
 
+def test_an_idle_worker_makes_room_before_one_of_an_app_that_has_more() -> None:
+    pool = dynamic(A, B, C, size=(0, 3), scale_up_after_s=0.0)
+    boot(pool, submit(pool, call(1, A), call(2, A), call(3, B)), now=0.0)
+    pool.step(Finished(W3, C3), 1.0)
+    assert submit(pool, call(4, C), now=2.0) == [Retire(W3)]
+
+
+def test_what_was_used_long_ago_counts_little() -> None:
+    usage = Usage()
+    for _ in range(8):
+        usage.note(A, 0.0)
+    usage.note(B, 240.0)
+    assert usage.of(A, 240.0) == 0.5 < usage.of(B, 240.0) == 1.0
+    assert usage.of(C, 240.0) == 0.0
+
+
 def test_a_busy_worker_is_never_interrupted_it_gets_no_more_calls() -> None:
     pool = dynamic(A, B, size=(0, 1))
     boot(pool, submit(pool, call(1, A)), now=0.0)
@@ -286,14 +303,22 @@ def test_an_app_whose_circuit_is_open_leaves_its_place_to_others_and_is_tried_ag
     assert pool.snapshot().broken == ()
 
 
+def test_the_place_of_an_app_whose_circuit_is_open_is_free_for_any_other() -> None:
+    pool = dynamic(A, B, size=(2, 2), max_restarts=1, restart_delay_s=0.1)
+    pool.step(Exited(W1), 0.1)
+    assert only(Spawn, pool.step(Exited(W3), 0.2)) == [Spawn(W4, (B,))]
+    assert pool.snapshot().broken == (A,)
+
+
 def test_a_drain_still_starts_a_worker_for_calls_that_were_accepted() -> None:
     pool = dynamic(A, B, size=(0, 1))
-    boot(pool, submit(pool, call(1, A), call(2, B)), now=0.0)
+    boot(pool, submit(pool, call(1, A), call(2, A), call(3, B)), now=0.0)
     pool.step(DrainBegun(60.0), 1.0)
-    assert pool.step(Finished(W1, C1), 2.0) == [Retire(W1)]
+    pool.step(Finished(W1, C1), 2.0)
+    assert pool.step(Finished(W1, C2), 2.0) == [Retire(W1)]
     assert leave(pool, W1, now=2.1) == [Spawn(W2, (B,))]
-    assert pool.step(Ready(W2), 3.0) == [Dispatch(W2, C2, 1)]
-    assert pool.step(Finished(W2, C2), 4.0) == [Retire(W2)]
+    assert pool.step(Ready(W2), 3.0) == [Dispatch(W2, C3, 1)]
+    assert pool.step(Finished(W2, C3), 4.0) == [Retire(W2)]
     assert leave(pool, W2, now=4.1) == [ReportDrained()]
 
 
