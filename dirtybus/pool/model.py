@@ -149,6 +149,8 @@ class Worker:
     phase: Phase = Phase.BOOTING
     ready_at: float | None = None
     kill_at: float | None = None
+    #: how many were ready before it
+    readied: int = 0
     #: since when it has nothing to do; of no meaning while it runs calls
     idle_since: float = 0.0
     running: dict[CallId, Running] = field(default_factory=dict)

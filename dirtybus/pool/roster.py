@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from dirtybus.config import AppSpec, DirtyConfig
+from dirtybus.pool.idle import Idle
 from dirtybus.pool.layout import Layout
 from dirtybus.pool.model import CallId, Lane, Phase, Running, Worker, WorkerId
 from dirtybus.pool.placement import Apps, why_not
@@ -49,10 +50,12 @@ class Roster:
         self._workers: dict[WorkerId, Worker] = {}
         #: the ready workers of each app, in the order in which they became ready
         self._ready: dict[str, dict[WorkerId, Worker]] = {spec.path: {} for spec in specs}
+        self._idle = Idle()
         self._served = frozenset(self._ready)
         self._leavers: dict[WorkerId, Worker] = {}
         self._kills: Ranking[WorkerId] = Ranking()
         self._next_id = count(1)
+        self._next_readied = count()
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
@@ -96,6 +99,9 @@ class Roster:
         That is, of the ready workers with room, one of the newest generation, there the least busy one, and of these
         the first.
         """
+        idle = self._idle.first(lane[0], self._workers)
+        if idle is not None and idle.generation == self._newest:
+            return idle
         best, fewest = None, math.inf
         for worker in self._ready.get(lane[0], _NOBODY).values():
             busy = len(worker.running)
@@ -103,8 +109,6 @@ class Roster:
                 continue
             if self._slots[worker.generation].has_room(worker, lane):
                 best, fewest = worker, busy
-                if not busy and worker.generation == self._newest:
-                    break
         return best
 
     def slots_for(self, lane: Lane) -> int:
@@ -125,7 +129,10 @@ class Roster:
         self._slots[worker.generation].take(worker, running)
 
     def free_slot(self, worker: Worker, call_id: CallId) -> Running | None:
-        return self._slots[worker.generation].free(worker, call_id)
+        running = self._slots[worker.generation].free(worker, call_id)
+        if running is not None and not worker.running and worker.phase is Phase.READY:
+            self._idle.add(worker)
+        return running
 
     # --- a worker's life ---
 
@@ -150,8 +157,10 @@ class Roster:
             return None
         self._move(worker, Phase.READY)
         worker.ready_at = worker.idle_since = now
+        worker.readied = next(self._next_readied)
         for app in worker.apps:
             self._ready[app][worker_id] = worker
+        self._idle.add(worker)
         seat = self.seats[worker.seat]
         if seat.heir == worker_id:
             self._unseat(self.seats.inherit(seat))
@@ -268,6 +277,7 @@ class Roster:
     def check(self) -> None:
         """Raise AssertionError naming what does not add up."""
         self._kills.check()
+        self._idle.check(self._workers)
         self.seats.check([worker.id for worker in self if worker.is_seated])
         for worker in self:
             self._slots[worker.generation].check(worker)

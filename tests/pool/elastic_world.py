@@ -190,7 +190,9 @@ class ElasticWorld(World):
         apps = {seen.call.app for seen in queued}
         self.hungry = {app: since for app, since in self.hungry.items() if app in apps}
         for app in apps:
-            if app not in self.hungry or held[app] > self.places[app]:
+            # a step that takes places away may have given one back
+            is_resized = isinstance(self.fact, ports.Resized | ports.Bounded)
+            if app not in self.hungry or held[app] > self.places[app] or is_resized:
                 self.hungry[app] = self.now
         self.places = held
         for app in apps:
