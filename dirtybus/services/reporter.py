@@ -12,7 +12,7 @@ from loguru import logger
 from dirtybus.events import StashChanged
 from dirtybus.protocol.codec import loaded_types
 from dirtybus.stash.news import News
-from dirtybus.stash.watch import key_or_none
+from dirtybus.stash.watchers import key_or_none
 
 __all__ = ["Reporter"]
 

@@ -17,9 +17,9 @@ from dirtybus.stash.ops import StashOp
 from dirtybus.stash.port import AsyncPort
 from dirtybus.stash.questions import ABSENT, Paged, Question, Questions
 from dirtybus.stash.spans import Span
-from dirtybus.stash.transaction import AsyncTransaction
+from dirtybus.stash.transactions import AsyncTransaction
 from dirtybus.stash.tries import Tries
-from dirtybus.stash.watch import AsyncWatcher
+from dirtybus.stash.watchers import AsyncWatcher
 
 __all__ = ["AsyncStash"]
 
@@ -150,7 +150,7 @@ class AsyncStash(AsyncLeasing):
         return AsyncStashTable(self, name, self._questions)
 
     async def export(self, *tables: str) -> AsyncIterator[str]:
-        from dirtybus.stash.export import first_line, table_line  # not on top: it loads json
+        from dirtybus.stash.lines import first_line, table_line  # not on top: it loads json
 
         yield first_line()
         for table in tables or [name for name in await self.tables() if not name.startswith(RESERVED)]:

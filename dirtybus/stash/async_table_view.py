@@ -12,7 +12,7 @@ from dirtybus.stash.table_view import pairs_of, present
 
 if TYPE_CHECKING:
     from dirtybus.stash.async_handle import AsyncStash
-    from dirtybus.stash.watch import AsyncWatcher
+    from dirtybus.stash.watchers import AsyncWatcher
 
 __all__ = ["AsyncStashTable"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dirtybus.protocol.codec import Resolver, loaded_types
-from dirtybus.stash.op import StashReply
-from dirtybus.stash.ops import StashOp
-from dirtybus.stash.port import AsyncPort, SyncPort, begin_at
+
+if TYPE_CHECKING:
+    from dirtybus.stash.op import StashReply
+    from dirtybus.stash.ops import StashOp
+    from dirtybus.stash.port import AsyncPort, SyncPort
 
 __all__ = ["CURRENT", "CURRENT_ASYNC", "bind", "is_bound", "resolve_here", "unbind"]
 
@@ -64,6 +66,8 @@ class _Current:
         return _port().ask(op)
 
     def begin(self, op: StashOp) -> Callable[[], StashReply]:
+        from dirtybus.stash.port import begin_at
+
         return begin_at(_port(), op)
 
 

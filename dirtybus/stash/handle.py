@@ -18,9 +18,9 @@ from dirtybus.stash.port import SyncPort, begin_at
 from dirtybus.stash.questions import ABSENT, Paged, Question, Questions
 from dirtybus.stash.spans import Span
 from dirtybus.stash.table_view import StashTable
-from dirtybus.stash.transaction import Transaction
+from dirtybus.stash.transactions import Transaction
 from dirtybus.stash.tries import Tries
-from dirtybus.stash.watch import Watcher
+from dirtybus.stash.watchers import Watcher
 
 __all__ = ["Stash"]
 
@@ -230,7 +230,7 @@ class Stash(Leasing):
         Raises:
             StashTableNotFoundError: there is no such table.
         """
-        from dirtybus.stash.export import first_line, table_line  # not on top: it loads json
+        from dirtybus.stash.lines import first_line, table_line  # not on top: it loads json
 
         yield first_line()
         for table in tables or [name for name in self.tables() if not name.startswith(RESERVED)]:

@@ -8,10 +8,10 @@ from typing import Any
 from dirtybus.errors import StashError
 from dirtybus.stash.async_lease import AsyncLease
 from dirtybus.stash.grip import Terms, new_token
-from dirtybus.stash.lease import Lease
 from dirtybus.stash.ops_leases import LeaseInfo, Once
 from dirtybus.stash.port import AsyncPort, SyncPort
 from dirtybus.stash.spans import Span, seconds
+from dirtybus.stash.sync_lease import Lease
 
 __all__ = ["AsyncLeasing", "Leasing"]
 

@@ -22,7 +22,7 @@ from dirtybus.stash.spans import Span, seconds_or_none
 __all__ = ["ABSENT", "Absent", "Question", "Questions"]
 
 if TYPE_CHECKING:
-    from dirtybus.stash.export import Exported
+    from dirtybus.stash.lines import Exported
 
 T = TypeVar("T")
 #: So many entries, or bytes, go into one operation.
@@ -185,14 +185,14 @@ class Questions:
         return Question(op, lambda reply: (self._pairs(reply), reply.cursor))
 
     def page_to_export(self, table: str, cursor: tuple[int, int] | None) -> Question[Paged[str]]:
-        from dirtybus.stash.export import entry_lines  # not on top: few export, and it loads json
+        from dirtybus.stash.lines import entry_lines  # not on top: few export, and it loads json
 
         op = ops_many.Page(_name(table), cursor, _MANY, has_values=True, has_spans=True)
         return Question(op, lambda reply: (list(entry_lines(table, reply)), reply.cursor))
 
     def imported(self, lines: Iterable[str]) -> Iterator[Question[int]]:
         """Make the questions that store what was exported, some at a time."""
-        from dirtybus.stash.export import Exported, ExportedTable, read_lines
+        from dirtybus.stash.lines import Exported, ExportedTable, read_lines
 
         some: list[Exported] = []
         for record in read_lines(lines):

@@ -13,7 +13,7 @@ from dirtybus.stash.spans import Span
 
 if TYPE_CHECKING:
     from dirtybus.stash.handle import Stash
-    from dirtybus.stash.watch import Watcher
+    from dirtybus.stash.watchers import Watcher
 
 __all__ = ["StashTable", "pairs_of", "present"]
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from dirtybus.errors import DirtyConnectionError, DirtyError, StashError
 from dirtybus.protocol.heads import Refusal
 from dirtybus.protocol.messages import Message
-from dirtybus.stash.op import StashReply
-from dirtybus.stash.ops import StashOp
-from dirtybus.stash.wire import ask_message, reply_of
 from dirtybus.worker.reader import LinkReader
 
 if TYPE_CHECKING:
     import asyncio
 
+    from dirtybus.stash.op import StashReply
+    from dirtybus.stash.ops import StashOp
+
 __all__ = ["AsksOfLoop", "AsksOfThread"]
 
-Settle = Callable[[StashReply | DirtyError], object]
+Settle = Callable[["StashReply | DirtyError"], object]
 
 
 class _Asks:
@@ -43,6 +43,8 @@ class _Asks:
 
     def start(self, op: StashOp, settle: Settle, *, beside: bool = False) -> None:
         """Ask; ``settle`` is called once, by whichever thread reads. ``beside``: who asks will not read himself."""
+        from dirtybus.stash.wire import ask_message  # not on top: most workers never ask, and start sooner
+
         if beside:
             self._reader.start_thread()
         ask_id = next(self._ids)
@@ -61,6 +63,8 @@ class _Asks:
         settle = self._open.pop(message.id, None)
         if settle is None:
             return
+        from dirtybus.stash.wire import reply_of
+
         head = message.head
         try:
             reply = DirtyError.from_dict(head.error) if isinstance(head, Refusal) else reply_of(message)

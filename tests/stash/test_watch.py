@@ -19,7 +19,7 @@ from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.op import StashReply
 from dirtybus.stash.ops_watch import Watch
 from dirtybus.stash.sweeper import Sweeper
-from dirtybus.stash.watch import StashChange, Watcher
+from dirtybus.stash.watchers import StashChange, Watcher
 from tests.arbiter.serving import until
 
 pytestmark = pytest.mark.timeout(30)

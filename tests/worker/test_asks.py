@@ -14,8 +14,8 @@ from dirtybus.errors import DirtyConnectionError, StashError, StashTableNotFound
 from dirtybus.protocol.connection import Connection, Side
 from dirtybus.protocol.heads import Answer, Refusal, StatusAsk
 from dirtybus.protocol.messages import Message
+from dirtybus.stash import wire
 from dirtybus.transport.blocking import BlockingLink
-from dirtybus.worker import asks as asks_module
 from dirtybus.worker.asks import AsksOfThread
 from dirtybus.worker.reader import LinkReader
 
@@ -74,8 +74,8 @@ class Ends:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
-    monkeypatch.setattr(asks_module, "ask_message", lambda op, ask_id: Message(StatusAsk(), ask_id, (op,)))
-    monkeypatch.setattr(asks_module, "reply_of", lambda message: bytes(message.payload))
+    monkeypatch.setattr(wire, "ask_message", lambda op, ask_id: Message(StatusAsk(), ask_id, (op,)))
+    monkeypatch.setattr(wire, "reply_of", lambda message: bytes(message.payload))
     both = Ends()
     yield both
     both.close()
