@@ -5,6 +5,7 @@ from __future__ import annotations
 from dirtybus.config.app_spec import AppSpec, check_apps
 from dirtybus.config.hooks import HOOKS
 from dirtybus.config.model import DirtyConfig, GateConfig
+from dirtybus.config.recycling import RecycleConfig
 from dirtybus.config.stash import StashConfig, TableConfig
 from dirtybus.config.units import read_size, read_span
 
@@ -13,6 +14,7 @@ __all__ = [
     "AppSpec",
     "DirtyConfig",
     "GateConfig",
+    "RecycleConfig",
     "StashConfig",
     "TableConfig",
     "check_apps",

@@ -12,6 +12,7 @@ from dirtybus.config.extent import Extent, Extents, check_fit
 from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
 from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
+from dirtybus.config.recycling import RecycleConfig
 from dirtybus.config.stash import StashConfig
 from dirtybus.config.vocabulary import Fields, Vocabulary, settle_fields
 from dirtybus.errors import ConfigError
@@ -101,6 +102,7 @@ class DirtyConfig:
         hooks: what to call when: ``on_dirty_starting`` and ``dirty_worker_exit`` run in the owner and are callables
             or import paths; ``dirty_post_fork`` and ``dirty_worker_init`` run in the worker and are import paths, or
             top-level functions of a module, which stand for theirs.
+        recycle: after how many calls, how long and with how much memory a worker is replaced.
         gate: how events are held, paced and dropped before they run.
         stash: how large the shared tables may grow, how long they keep what, and where they are persisted.
 
@@ -152,6 +154,7 @@ class DirtyConfig:
     env: Annotated[Mapping[str, str], Variables()] = field(default_factory=dict, repr=False)
     pythonpath: Annotated[tuple[str, ...], Texts()] = ()
     hooks: Annotated[Mapping[str, object], Hooks()] = field(default_factory=dict)
+    recycle: Annotated[RecycleConfig, Fields(RecycleConfig)] = field(default_factory=RecycleConfig)
     gate: Annotated[GateConfig, Fields(GateConfig)] = field(default_factory=GateConfig)
     stash: Annotated[StashConfig, Fields(StashConfig)] = field(default_factory=StashConfig)
 

@@ -73,7 +73,7 @@ class Endings:
             self._calls.return_to_queue(running, running.crashes, has_run=False)
             return True
         # a worker that was killed for one stuck call says nothing about the others in it; a silent one about all
-        is_suspect = worker.phase is not Phase.KILLED or worker.is_silent
+        is_suspect = worker.phase is not Phase.KILLED or worker.is_suspect
         crashes = running.crashes + is_suspect
         if running.abandoned_at is not None:
             self._calls.forget(call.id)

@@ -159,8 +159,8 @@ class Worker:
     generation: int = 0
     #: the apps of which it has answered a call
     answered: set[str] = field(default_factory=set)
-    #: it is killed because it gave no sign of life
-    is_silent: bool = False
+    #: it is killed for what the calls in it may have done: it gives no sign of life, or takes too much memory
+    is_suspect: bool = False
     #: how many sync calls it may run at once, whatever their apps
     threads: int = 1
     #: how many calls of each lane, and of each kind, take a slot now

@@ -209,6 +209,8 @@ class Pool:
                 self._bury(fact, now)
             case ports.Unresponsive(worker_id):
                 self._note_silence(worker_id)
+            case ports.Measured(worker_id, size):
+                self._note_memory(worker_id, size)
             case ports.Resized() | ports.Bounded():
                 if not self._drain.is_begun:
                     self._staffing.resize(fact)
@@ -287,6 +289,7 @@ class Pool:
             worker.answered.add(running.call.app)
             self._staffing.circuits.heal(running.call.app)
         self._calls.forget(call_id)
+        self._staffing.recycling.note_end(worker_id)
         self._due_at = min(self._due_at, self._staffing.note_use(worker, running.call.app, self._stepped_at))
         self._hungry.append(worker)
 
@@ -301,8 +304,14 @@ class Pool:
     def _note_silence(self, worker_id: WorkerId) -> None:
         worker = self._roster.get(worker_id)
         if worker is not None and worker.running and worker.phase in (Phase.READY, Phase.DRAINING):
-            worker.is_silent = True
+            worker.is_suspect = True
             self._staffing.kill(worker, KillReason.HEARTBEAT)
+
+    def _note_memory(self, worker_id: WorkerId, size: int) -> None:
+        worker = self._roster.get(worker_id)
+        if worker is not None and worker.phase is Phase.READY and self._staffing.recycling.note_memory(worker, size):
+            worker.is_suspect = True
+            self._staffing.kill(worker, KillReason.MEMORY)
 
     # --- consequences, the same after every fact ---
 

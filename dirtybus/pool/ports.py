@@ -25,6 +25,7 @@ __all__ = [
     "Interrupt",
     "Kill",
     "KillReason",
+    "Measured",
     "Order",
     "Ready",
     "Refuse",
@@ -98,6 +99,13 @@ class Unresponsive(msgspec.Struct, frozen=True):
     worker: WorkerId
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """The worker's process takes so many bytes of memory for itself."""
+
+    worker: WorkerId
+    size: int
+
+
 class Resized(msgspec.Struct, frozen=True):
     """Somebody wants another number of workers; of one app, where each worker holds one."""
 
@@ -147,6 +155,7 @@ Fact = (
     | Ready
     | BootFailed
     | Exited
+    | Measured
     | Resized
     | Bounded
     | ReloadBegun
@@ -165,6 +174,7 @@ class KillReason(enum.Enum):
     BOOT_TIMEOUT = "it did not finish booting within boot_timeout"
     STUCK = "a call went on after its deadline or cancel and the grace"
     HEARTBEAT = "it gave no sign of life within heartbeat_timeout"
+    MEMORY = "it took more memory than hard_memory allows"
     RETIRE_TIMEOUT = "it did not leave within graceful_timeout"
     DRAIN_DEADLINE = "the drain deadline passed"
 

@@ -19,6 +19,7 @@ from dirtybus.pool.model import Phase, Worker, WorkerId
 from dirtybus.pool.placement import Apps
 from dirtybus.pool.ports import KillReason
 from dirtybus.pool.queue import CallQueue
+from dirtybus.pool.recycling import Recycling
 from dirtybus.pool.restarts import Jitter
 from dirtybus.pool.rollout import Rollout
 from dirtybus.pool.roster import Roster
@@ -51,6 +52,7 @@ class Staffing:
         self.config = config
         self.roster = Roster(config, specs, jitter=jitter, threads_by_app=threads_by_app)
         self.circuits = Circuits(config)
+        self.recycling = Recycling(config, jitter)
         self._drain = drain
         self._order = order
         self._queue = queue
@@ -75,12 +77,14 @@ class Staffing:
     @property
     def is_calm(self) -> bool:
         """Whether nobody is being replaced or about to leave."""
-        return self._rollout is None and not self._is_reduced and not self.roster.has_leavers
+        is_staying = not self._is_reduced and not self.recycling.worn and not self.roster.has_leavers
+        return self._rollout is None and is_staying
 
     def next_due_at(self, now: float) -> float:
         """Return when time alone next makes something due; infinite when never."""
         moments = [self.roster.next_kill_at(), self.roster.seats.next_spawn_at(), self.circuits.next_probe_at(now)]
-        if self._is_reduced:
+        moments.append(self.recycling.next_at())
+        if self._is_reduced or self.recycling.worn:
             moments += [seat.spawn_at for seat in self.roster.seats if now < seat.spawn_at and not seat.is_vacant]
         if self.elastic is not None and self._rollout is None and not self._drain.is_begun:
             moments.append(self.elastic.due_at)
@@ -105,6 +109,7 @@ class Staffing:
         worker = self.roster.mark_ready(worker_id, now)
         if worker is None:
             return None
+        self.recycling.note_ready(worker_id, now)
         for app in worker.apps:
             if self.circuits.close(app):
                 self._order(ports.ReportCircuit(app, is_open=False))
@@ -123,6 +128,7 @@ class Staffing:
         worker = self.roster.bury(fact.worker, now)
         if worker is None:
             return None
+        self.recycling.forget(worker.id)
         rollout = self._rollout
         is_new = rollout is not None and worker.generation == rollout.generation
         if is_new and worker.ready_at is None and not worker.is_leaving:
@@ -187,6 +193,7 @@ class Staffing:
             self._roll(now)
             self._probe(now)
             self._restore(now)
+            self._recycle(now)
         self._size(now)
         self._dismiss(now)
         self._fill(now)
@@ -254,6 +261,7 @@ class Staffing:
         self.config = fact.config
         self.roster.reconfigure(rollout.generation, fact.config, rollout.layout, rollout.plan)
         self.elastic = self._made_elastic()
+        self.recycling.reconfigure(fact.config)
         self.circuits.reconfigure(fact.config, (spec.path for spec in fact.specs))
         self._order(ports.CommitReload(rollout.generation))
 
@@ -334,6 +342,21 @@ class Staffing:
             self._is_reduced = True
             if seat.heir is None and seat.spawn_at <= now and self._has_room_for_heir():
                 self._spawn(seat, self._possible(seat), now, generation=self.roster.current, as_heir=True)
+
+    def _recycle(self, now: float) -> None:
+        """Replace the workers that are worn, as many at a time as there is room for beside those that stay."""
+        self.recycling.pass_time(now)
+        if self._rollout is not None:
+            return
+        for worker_id in list(self.recycling.worn):
+            worker = self.roster.get(worker_id)
+            seat = None if worker is None else self.roster.seat_of(worker)
+            if worker is None or seat is None or worker.phase is not Phase.READY:
+                self.recycling.forget(worker_id)
+            elif seat.heir is None and seat.spawn_at <= now and self._has_room_for_heir():
+                apps = self._possible(seat)
+                if set(apps) >= set(worker.apps):
+                    self._spawn(seat, apps, now, generation=self.roster.current, as_heir=True)
 
     def _has_room_for_heir(self) -> bool:
         vacant = sum(1 for seat in self.roster.seats if seat.is_vacant and seat.apps)  # who comes there needs room too
