@@ -21,6 +21,7 @@ from dirtybus.events import DirtyEvent, ExecutionRequested, LifecycleEvent, Shut
 from dirtybus.locker import DropReason, ProcessLocker
 from dirtybus.outcome import ChunkReader
 from dirtybus.services import GateService, SignalService, WorkerService
+from dirtybus.services.scale_service import ScaleService
 from dirtybus.stash import AsyncStash, Stash
 from dirtybus.stash.keeper import Keeper
 from dirtybus.stash.port import AsyncLocalPort, LocalPort
@@ -105,6 +106,7 @@ class DirtyBus:
             StashService(self.arbiter.stash, partial(stash.unbind, self._port), self._bridge.tell),
             ArbiterService(self.arbiter),
             workers,
+            ScaleService(self.arbiter, broadcast),
             GateService(self.locker, self.arbiter, broadcast, self.config),
         ):
             launart.add_component(service)

@@ -23,6 +23,7 @@ from dirtybus.config.extent import Extents
 from dirtybus.errors import ConfigError, DirtyError, Draining, LocalProtocolError, Unavailable
 from dirtybus.events import ArbiterStarting, LifecycleEvent
 from dirtybus.pool.model import CallId
+from dirtybus.pool.target import Load, load_of
 from dirtybus.stash.host import StashHost
 from dirtybus.stash.keeper import Keeper
 from dirtybus.transport.sinks import Sink
@@ -93,6 +94,19 @@ class Arbiter(LocalCaller):
         """How many workers are aimed at."""
         snapshot = self._interpreter.snapshot()
         return self.config.workers if snapshot is None else snapshot.size
+
+    @property
+    def on_work(self) -> Callable[[], object] | None:
+        """Who is told, in the loop, of each call that a worker was sent."""
+        return self._interpreter.watches.on_work
+
+    @on_work.setter
+    def on_work(self, tell: Callable[[], object] | None) -> None:
+        self._interpreter.watches.on_work = tell
+
+    def load(self, memory: float = 0.0) -> Load:
+        """Return what is going on, for a policy of scaling; ``memory`` is the share of the machine's that is in use."""
+        return load_of(self._interpreter.snapshot(), self.config.threads, self._interpreter.now(), memory)
 
     @property
     def is_ready(self) -> bool:

@@ -77,8 +77,8 @@ class Interpreter:
         self._chronicle = Chronicle(observe)
         self.crew = Crew(spawner, on_message=self._take, on_gone=self._note_exit, on_spawned=self._chronicle.born)
         # not bound yet: tests put another in its place
-        self._watches = Watches(self.crew, lambda fact: self._feed(fact))
-        self.dispatcher = Dispatcher(self.desk, self.crew, on_sent=self._watches.begin, feed=self._feed)
+        self.watches = Watches(self.crew, lambda fact: self._feed(fact))
+        self.dispatcher = Dispatcher(self.desk, self.crew, on_sent=self.watches.begin, feed=self._feed)
         #: how many calls a drain or a kill has ended before their time
         self.cut = 0
         self._spawner = spawner
@@ -132,7 +132,7 @@ class Interpreter:
         self._editions = Editions(edition)
         self._loop = asyncio.get_running_loop()
         self._manned = self._loop.create_future()
-        self._watches.heed(config)
+        self.watches.heed(config)
         self._pool = Pool(config, directory.specs, jitter=random.random, threads_by_app=directory.threads_by_app)
         self._reloader = Reloader(
             self._editions, self._spawner, feed=self._feed, size=lambda: self.pool.size, on_edition=self._prepare
@@ -261,7 +261,7 @@ class Interpreter:
         """Kill what is left and wait until it is reaped. May be called twice."""
         self.kill()
         await self.crew.close()
-        self._watches.end()
+        self.watches.end()
         self._timer.set_for(None)
 
     # --- the pool: facts in, orders out ---
@@ -330,7 +330,7 @@ class Interpreter:
     def _commit(self, generation: int) -> None:
         assert self._editions is not None
         config = self._editions.commit(generation).config
-        self._watches.heed(config)
+        self.watches.heed(config)
         self._on_commit(config)
 
     def _report_reload(self, order: ports.ReportReload) -> None:

@@ -24,6 +24,8 @@ class Watches:
     def __init__(self, workers: Iterable[WorkerRecord], feed: Callable[[ports.Fact], object]) -> None:
         self._vigil = Vigil(workers, None, lambda record: feed(ports.Unresponsive(record.id)))
         self._memory = MemoryWatch(workers, lambda record, size: feed(ports.Measured(record.id, size)))
+        #: told of each call that a worker was sent
+        self.on_work: Callable[[], object] | None = None
 
     def heed(self, config: DirtyConfig) -> None:
         """Go by these settings from the next look on."""
@@ -34,6 +36,8 @@ class Watches:
         """Look from now on, until no worker has a call any more. May be called twice."""
         self._vigil.begin()
         self._memory.begin()
+        if self.on_work is not None:
+            self.on_work()
 
     def end(self) -> None:
         """Look no more. May be called twice."""

@@ -6,6 +6,7 @@ from dirtybus.config.app_spec import AppSpec, check_apps
 from dirtybus.config.hooks import HOOKS
 from dirtybus.config.model import DirtyConfig, GateConfig
 from dirtybus.config.recycling import RecycleConfig
+from dirtybus.config.scaling import ScalingConfig
 from dirtybus.config.stash import StashConfig, TableConfig
 from dirtybus.config.units import read_size, read_span
 
@@ -15,6 +16,7 @@ __all__ = [
     "DirtyConfig",
     "GateConfig",
     "RecycleConfig",
+    "ScalingConfig",
     "StashConfig",
     "TableConfig",
     "check_apps",

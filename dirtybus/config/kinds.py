@@ -20,6 +20,7 @@ __all__ = [
     "Choice",
     "Flag",
     "Kind",
+    "Share",
     "Size",
     "Span",
     "TableKind",
@@ -149,6 +150,22 @@ class Span:
 
     def _range(self) -> str:
         return "> 0 seconds, or 0 for no limit" if self.limit else f">= {self.least:g} seconds and <= 100 years"
+
+
+class Share:
+    """A part of a whole: more than 0, 1 at most. Text may be ``70%``."""
+
+    def settle(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _misfit(value, "a share, such as 0.7")
+        if not 0.0 < value <= 1.0:
+            raise ConfigError(f"{shown(value)} is out of range; it must be > 0 and <= 1")
+        return float(value)
+
+    def read(self, value: object) -> float:
+        if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*(%?)", value.strip(), re.ASCII)):
+            value = float(found[1]) / (100.0 if found[2] else 1.0)
+        return self.settle(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
 from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
 from dirtybus.config.recycling import RecycleConfig
+from dirtybus.config.scaling import ScalingConfig
 from dirtybus.config.stash import StashConfig
 from dirtybus.config.vocabulary import Fields, Vocabulary, settle_fields
 from dirtybus.errors import ConfigError
@@ -102,6 +103,7 @@ class DirtyConfig:
         hooks: what to call when: ``on_dirty_starting`` and ``dirty_worker_exit`` run in the owner and are callables
             or import paths; ``dirty_post_fork`` and ``dirty_worker_init`` run in the worker and are import paths, or
             top-level functions of a module, which stand for theirs.
+        scaling: whether the load is looked at ahead of calls that wait, in an elastic pool.
         recycle: after how many calls, how long and with how much memory a worker is replaced.
         gate: how events are held, paced and dropped before they run.
         stash: how large the shared tables may grow, how long they keep what, and where they are persisted.
@@ -154,6 +156,7 @@ class DirtyConfig:
     env: Annotated[Mapping[str, str], Variables()] = field(default_factory=dict, repr=False)
     pythonpath: Annotated[tuple[str, ...], Texts()] = ()
     hooks: Annotated[Mapping[str, object], Hooks()] = field(default_factory=dict)
+    scaling: Annotated[ScalingConfig, Fields(ScalingConfig)] = field(default_factory=ScalingConfig)
     recycle: Annotated[RecycleConfig, Fields(RecycleConfig)] = field(default_factory=RecycleConfig)
     gate: Annotated[GateConfig, Fields(GateConfig)] = field(default_factory=GateConfig)
     stash: Annotated[StashConfig, Fields(StashConfig)] = field(default_factory=StashConfig)
@@ -179,6 +182,11 @@ class DirtyConfig:
             raise ConfigError(
                 f"workers is {self.workers} but pool_size says {self.pool_size[0]}-{self.pool_size[1]}; keep one of "
                 "the two"
+            )
+        if self.pool_size is None and self.scaling.policy != "none":
+            raise ConfigError(
+                f"scaling.policy is {self.scaling.policy!r} but the pool has no pool_size to move in; set one, such as "
+                "'1-8'"
             )
         self.check_apps(self.apps)
 

@@ -70,7 +70,7 @@ async def test_memory_beyond_the_hard_limit_ends_the_call_that_takes_it_with_the
 
 async def test_nobody_looks_when_nobody_works() -> None:
     async with serving(GREEDY, recycle={"soft_memory": "10GB"}) as arbiter:
-        memory = arbiter._interpreter._watches._memory
+        memory = arbiter._interpreter.watches._memory
         await arbiter.call(GREEDY, "take", 1)
         assert memory._next is not None
         await until(lambda: memory._next is None)

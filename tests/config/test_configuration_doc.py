@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dirtybus.config import HOOKS, DirtyConfig, GateConfig, RecycleConfig, StashConfig, TableConfig
+from dirtybus.config import HOOKS, DirtyConfig, GateConfig, RecycleConfig, ScalingConfig, StashConfig, TableConfig
 from dirtybus.config.sources import load_config
 
 DOC = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -45,9 +45,10 @@ def settings() -> dict[str, object]:
     del stash["stash.tables"]  # each of its fields instead
     stash |= {f"{ANY_TABLE}{f.name}": getattr(TableConfig(), f.name) for f in dataclasses.fields(TableConfig)}
     recycle = {f"recycle.{f.name}": getattr(RecycleConfig(), f.name) for f in dataclasses.fields(RecycleConfig)}
-    tables = ("gate", "hooks", "recycle", "stash")
+    scaling = {f"scaling.{f.name}": getattr(ScalingConfig(), f.name) for f in dataclasses.fields(ScalingConfig)}
+    tables = ("gate", "hooks", "recycle", "scaling", "stash")
     plain = {name: value for name, value in plain.items() if name not in tables}
-    return plain | gate | recycle | stash | {f"hooks.{hook}": None for hook in HOOKS}
+    return plain | gate | recycle | scaling | stash | {f"hooks.{hook}": None for hook in HOOKS}
 
 
 def nested(name: str, value: object) -> dict[str, object]:
@@ -85,9 +86,9 @@ def test_the_documented_names_are_understood(name: str) -> None:
         assert DirtyConfig.from_mapping({row.gunicorn: text}) == expected
 
 
-@pytest.mark.parametrize("owner", [DirtyConfig, GateConfig, RecycleConfig, StashConfig, TableConfig])
+@pytest.mark.parametrize("owner", [DirtyConfig, GateConfig, RecycleConfig, ScalingConfig, StashConfig, TableConfig])
 def test_every_field_stands_in_the_docstring(
-    owner: type[DirtyConfig | GateConfig | RecycleConfig | StashConfig | TableConfig],
+    owner: type[DirtyConfig | GateConfig | RecycleConfig | ScalingConfig | StashConfig | TableConfig],
 ) -> None:
     listed = re.findall(r"^    (\w+): ", inspect.getdoc(owner) or "", re.MULTILINE)
     assert [name for name in listed if name != "ConfigError"] == [f.name for f in dataclasses.fields(owner)]
