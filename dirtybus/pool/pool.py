@@ -106,6 +106,7 @@ class Pool:
             self._calls.next_expiry_at(),
             self._calls.next_start_limit_at(),
             self._calls.next_grace_end_at(),
+            self._calls.queue.groups.next_ripe_at(),
             self._staffing.next_due_at(now),
             self._drain.next_at(),
         )
@@ -203,6 +204,7 @@ class Pool:
                 self._endings.release(now)
             case ports.DrainBegun(deadline):
                 self._drain.begin(deadline)
+                self._restless |= self._calls.queue.groups.hurry()  # nobody comes who could keep them company
                 self._endings.release(now)
                 self._staffing.begin_drain(now)
             case ports.Ticked():
@@ -214,6 +216,7 @@ class Pool:
         if now >= self._due_at:
             self._settle(now)  # room that is already due counts, and a worker that is due to be killed has none
         lane = lane_of(call)
+        is_crowded = self._is_crowded(call)
         why = self._why_refuse(call, lane, now)
         if why is Refusal.QUEUE_FULL and self._calls.queue.bounds.can_yield_to(call):
             self._endings.make_room(call, self._wait_s(lane))
@@ -227,15 +230,22 @@ class Pool:
         # where others wait in the lane, nobody has room
         is_first = self._calls.queue.is_empty(lane)
         is_late = call.starts_by is not None and now >= call.starts_by
-        worker = self._roster.pick(lane) if is_first and not is_late and now < self._due_at else None
+        may_start = is_first and not is_late and now < self._due_at and (call.batch is None or is_crowded)
+        worker = self._roster.pick(lane) if may_start else None
         if worker is not None:
             self._dispatch(waiting, worker)
             return
-        self._calls.enqueue(waiting)
-        if call.starts_by is not None:
-            self._due_at = min(self._due_at, call.starts_by)
+        self._due_at = min(self._due_at, self._calls.enqueue(waiting))
         if is_first:
             self._restless.add(lane)
+
+    def _is_crowded(self, call: Call) -> bool:
+        """Say whether there is no room for the call, even when those that wait for company wait no longer."""
+        if self._calls.queue.bounds.fits(call):
+            return False
+        self._restless |= self._calls.queue.groups.hurry(call.app)
+        self._match()
+        return not self._calls.queue.bounds.fits(call)
 
     def _why_refuse(self, call: Call, lane: Lane, now: float) -> Refusal | None:
         if self._drain.is_begun:
@@ -266,12 +276,18 @@ class Pool:
         running = None if worker is None else self._roster.free_slot(worker, call_id)
         if worker is None or running is None:
             return
-        self._pace.note(running.call.app, self._stepped_at - running.started_at)
+        shared_by = 1 if running.batch is None else running.batch.size
+        self._pace.note(running.call.app, (self._stepped_at - running.started_at) / shared_by)
         if running.call.app not in worker.answered:
             worker.answered.add(running.call.app)
             self._staffing.circuits.heal(running.call.app)
         self._calls.forget(call_id)
         self._hungry.append(worker)
+        if running.batch is not None:
+            self._due_at = min(
+                self._due_at, self._endings.leave_batch(worker, running, running.batch, self._stepped_at)
+            )
+            self._restless.add(lane_of(running.call))  # what was learned may have opened a group
 
     def _bury(self, fact: ports.Exited, now: float) -> None:
         worker = self._staffing.bury(fact, now)
@@ -296,6 +312,7 @@ class Pool:
         self._cut_drain(now)
         self._kill_stuck(now)
         self._staffing.kill_overdue(now)
+        self._restless |= self._calls.queue.groups.ripen(now)
         self._match()
         self._staffing.settle(now)
         self._refuse_hopeless()
@@ -341,8 +358,14 @@ class Pool:
         self._restless.clear()
 
     def _dispatch(self, waiting: Waiting, worker: Worker) -> None:
-        self._roster.take_slot(worker, self._calls.start(waiting, worker, self._stepped_at))
-        self._order(ports.Dispatch(worker.id, waiting.call.id, waiting.attempt))
+        queue, now = self._calls.queue, self._stepped_at
+        run = None if waiting.call.batch is None else queue.groups.begin(waiting.call, now)
+        name = None if run is None else run.id
+        for each in (waiting, *(queue.take_fellows(waiting, run) if run else ())):
+            self._roster.take_slot(worker, self._calls.start(each, worker, now, run))
+            self._order(ports.Dispatch(worker.id, each.call.id, each.attempt, name))
+        if run is not None:
+            self._order(ports.RunBatch(worker.id, run.id))
 
     def _refuse_hopeless(self) -> None:
         """End the calls that wait for a worker that will not come."""
