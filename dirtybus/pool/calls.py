@@ -43,9 +43,11 @@ class Calls:
         """Book that an admitted call waits for its first run; return when its wait will matter, infinity for never."""
         call = waiting.call
         self.queue.put(waiting)
-        if call.starts_by is not None:
-            self._starts.put(call.id, call.starts_by)
-        return min((at for at in (call.starts_by, call.ripe_at) if at is not None), default=math.inf)
+        due_at = math.inf if call.ripe_at is None else call.ripe_at
+        if call.starts_by is None:
+            return due_at
+        self._starts.put(call.id, call.starts_by)
+        return min(due_at, call.starts_by)
 
     def start(self, waiting: Waiting, worker: Worker, now: float, batch: BatchRun | None = None) -> Running:
         """Book that a call taken from the queue, or one that need not wait, runs in the worker from ``now`` on."""

@@ -63,7 +63,7 @@ class CallQueue:
 
     def is_empty(self, lane: Lane) -> bool:
         """Say whether nobody waits in the lane for a worker; some may wait for company."""
-        return not self._lanes.get(lane) and not any(self.groups.open_in(lane))
+        return not self._lanes.get(lane) and not (self.groups and any(self.groups.open_in(lane)))
 
     def has_work_for(self, apps: Iterable[str]) -> bool:
         """Say whether a call for any of these apps waits."""
