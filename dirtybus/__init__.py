@@ -16,6 +16,7 @@ _WHERE = {
     "AppSpec": "config",
     "Arbiter": "arbiter.arbiter",
     "AsyncStash": "stash",
+    "Batch": "batch",
     "BootFailed": "errors",
     "CallCancelled": "errors",
     "CallContext": "app",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from dirtybus.app import action as action
     from dirtybus.app import current_call as current_call
     from dirtybus.arbiter.arbiter import Arbiter as Arbiter
+    from dirtybus.batch import Batch as Batch
     from dirtybus.bus import DirtyBus as DirtyBus
     from dirtybus.client import DirtyClient as DirtyClient
     from dirtybus.client import close_dirty_client as close_dirty_client

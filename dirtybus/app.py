@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from dirtybus.batch import Batch
 from dirtybus.errors import ActionNotFound, CallCancelled, DirtyError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class ActionInfo:
     on_cancel: OnCancel | None = None
     on_drain: OnDrain | None = None
     priority: int = 0
+    batch: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ def action(
     on_cancel: OnCancel | None = None,
     on_drain: OnDrain | None = None,
     priority: int = 0,
+    batch: Batch | None = None,
 ) -> Callable[[F], F]:
     """Mark a method with how its calls are to be treated; plain public methods need no mark.
 
@@ -116,6 +119,8 @@ def action(
             once (``release``), as endless streams and long waits should: what has been streamed is still read, then
             the caller gets `Draining`, and the action is told to stop as if it were cancelled. None for the app's.
         priority: from -100 to 100; of the calls that wait, the highest go first. A caller may give another.
+        batch: calls run together, as these terms say: the method gets a list with the one argument of each call, and
+            returns, or yields, a list with one entry for each; an exception in it ends that call only.
     """
     if on_cancel not in {"kill", "wait", None}:
         raise ValueError(f"on_cancel must be 'kill' or 'wait', not {on_cancel!r}")
@@ -123,12 +128,15 @@ def action(
         raise ValueError(f"on_drain must be 'finish' or 'release', not {on_drain!r}")
     if type(priority) is not int or not -100 <= priority <= 100:
         raise ValueError(f"priority must be a whole number from -100 to 100, not {priority!r}")
+    if batch is not None and not isinstance(batch, Batch):
+        raise ValueError(f"batch must be a dirtybus.Batch or None, not {batch!r}")
     options = {
         "idempotent": idempotent,
         "timeout_s": timeout,
         "on_cancel": on_cancel,
         "on_drain": on_drain,
         "priority": priority,
+        "batch": batch,
     }
 
     def mark(function: F) -> F:

@@ -11,6 +11,7 @@ import msgspec
 from dirtybus.arbiter.directory import Terms
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.ledger import Entry
+from dirtybus.batch import Batch
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import (
     CallCancelled,
@@ -44,6 +45,8 @@ next_caller = itertools.count(1).__next__
 
 
 _MOST_PRIORITY = 100
+#: so late may the loop's timer, which counts whole milliseconds, and what follows from it be
+_TIMER_LATE_S = 0.002
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +112,20 @@ def pool_call(
         priority=min(max(priority, -_MOST_PRIORITY), _MOST_PRIORITY),
         caller=request.caller,
         size=request.size,
+        batch=terms.batch,
+        action=request.action if terms.batch else "",
+        ripe_at=None if terms.batch is None else now + _window_s(terms.batch, expires_at, waits_s, now),
     )
+
+
+def _window_s(batch: Batch, expires_at: float | None, waits_s: float | None, now: float) -> float:
+    """Return for how long a call waits for company: never for more than half of the time that it has to begin."""
+    spans = [batch.max_wait - min(_TIMER_LATE_S, batch.max_wait / 2)]
+    if expires_at is not None:
+        spans.append((expires_at - now) / 2)
+    if waits_s:
+        spans.append(waits_s / 2)
+    return max(0.0, min(spans))
 
 
 def refusal_error(call: OpenCall, order: Refuse, config: DirtyConfig) -> DirtyError:  # noqa: C901 - a table

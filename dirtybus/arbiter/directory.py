@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dirtybus.app import AppInfo
+from dirtybus.batch import Batch
 from dirtybus.config import AppSpec, DirtyConfig
 from dirtybus.config.fitting import Deadline
 from dirtybus.errors import ConfigError, DirtyAppNotFoundError
@@ -26,7 +27,10 @@ _PAIR_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How one call is to be treated. ``whose`` names the limit that ``timeout_s`` is; None: no deadline."""
+    """How one call is to be treated. ``whose`` names the limit that ``timeout_s`` is; None: no deadline.
+
+    With ``batch``, calls of the action run together.
+    """
 
     timeout_s: float | None
     whose: str
@@ -35,6 +39,7 @@ class Terms:
     on_cancel: OnCancel
     released_by_drain: bool
     priority: int
+    batch: Batch | None = None
 
 
 class Directory:
@@ -142,6 +147,7 @@ class Directory:
             on_cancel=OnCancel(options.on_cancel or info.on_cancel),
             released_by_drain=(options.on_drain or info.on_drain) == "release",
             priority=options.priority,
+            batch=options.batch,
         )
         if action in info.actions:  # not for any name that a caller may think of: that has no bound
             self._terms[app, action] = terms

@@ -10,7 +10,7 @@ from dirtybus.arbiter.desk import CallDesk
 from dirtybus.errors import LocalProtocolError
 from dirtybus.pool import ports
 from dirtybus.pool.model import CallId
-from dirtybus.protocol.heads import Call, Credit
+from dirtybus.protocol.heads import Call, Credit, RunBatch
 from dirtybus.protocol.messages import Message
 
 __all__ = ["Dispatcher"]
@@ -47,13 +47,22 @@ class Dispatcher:
         left = None if call.expires_at is None else call.expires_at - now
         request = call.request
         head = Call(
-            app=request.app, action=request.action, time_left_s=left, window=request.window, attempt=order.attempt
+            app=request.app,
+            action=request.action,
+            time_left_s=left,
+            window=request.window,
+            attempt=order.attempt,
+            batch=order.batch or 0,
         )
         try:
             self._crew.send(order.worker, Message(head, order.call, request.body))
         except LocalProtocolError as exc:  # a head that is no small one: a name of a megabyte, from a client
             self._desk.settle(order.call, exc, now)
             self._feed(ports.Finished(order.worker, order.call))
+
+    def run_batch(self, order: ports.RunBatch) -> None:
+        """Tell the worker that it has every call of the batch that could be sent."""
+        self._crew.send(order.worker, Message(RunBatch(batch=order.batch)))
 
     def credit(self, call_id: CallId, chunks: int) -> None:
         """The reader took so many chunks: the worker may send as many more."""

@@ -288,6 +288,8 @@ class Interpreter:
         match order:
             case ports.Dispatch():
                 self.dispatcher.dispatch(order)
+            case ports.RunBatch():
+                self.dispatcher.run_batch(order)
             case ports.Refuse(call_id, why):
                 self.cut += why is Refused.DRAINING
                 if call := self.desk.get(call_id):

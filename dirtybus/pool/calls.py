@@ -5,10 +5,12 @@ Books what it is told; who is refused, interrupted or killed is decided elsewher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from dirtybus.config import DirtyConfig
-from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Running, Waiting, Worker
+from dirtybus.pool.batching import is_unwanted
+from dirtybus.pool.model import BatchRun, Call, CallId, OnCancel, Phase, Running, Waiting, Worker
 from dirtybus.pool.queue import CallQueue
 from dirtybus.pool.ranking import Ranking
 
@@ -37,13 +39,17 @@ class Calls:
             self._expiries.put(call.id, call.expires_at)
         return self.queue.number(call)
 
-    def enqueue(self, waiting: Waiting) -> None:
-        """Book that an admitted call waits for its first run."""
+    def enqueue(self, waiting: Waiting) -> float:
+        """Book that an admitted call waits for its first run; return when its wait will matter, infinity for never."""
+        call = waiting.call
         self.queue.put(waiting)
-        if waiting.call.starts_by is not None:
-            self._starts.put(waiting.call.id, waiting.call.starts_by)
+        due_at = math.inf if call.ripe_at is None else call.ripe_at
+        if call.starts_by is None:
+            return due_at
+        self._starts.put(call.id, call.starts_by)
+        return min(due_at, call.starts_by)
 
-    def start(self, waiting: Waiting, worker: Worker, now: float) -> Running:
+    def start(self, waiting: Waiting, worker: Worker, now: float, batch: BatchRun | None = None) -> Running:
         """Book that a call taken from the queue, or one that need not wait, runs in the worker from ``now`` on."""
         self._workers[waiting.call.id] = worker
         self._starts.drop(waiting.call.id)
@@ -56,6 +62,7 @@ class Calls:
             turn=waiting.order if waiting.turn is None else waiting.turn,
             bounces=waiting.bounces,
             started_at=now,
+            batch=batch,
         )
 
     def return_to_queue(self, running: Running, crashes: int, *, has_run: bool = True) -> None:
@@ -97,6 +104,10 @@ class Calls:
         self._expiries.drop(running.call.id)
         if grace_ends_at is not None:
             self._graces.put(running.call.id, grace_ends_at)
+
+    def limit(self, call_id: CallId, grace_ends_at: float) -> None:
+        """Book until when the slot of an abandoned call must be free, as nobody in its batch is waited for now."""
+        self._graces.put(call_id, grace_ends_at)
 
     def forget(self, call_id: CallId) -> None:
         """Book that the call runs nowhere any more and is over."""
@@ -141,10 +152,14 @@ class Calls:
         unstarted = {w.call.id for w in self.queue if w.is_fresh and w.call.starts_by is not None}
         assert unstarted == set(self._starts), f"the waits of calls {unstarted ^ set(self._starts)} have no limit"
         for call_id, worker in running.items():
+            batch = worker.running[call_id].batch
             if _may_be_stuck(worker, worker.running[call_id]):
-                assert call_id in self._graces, f"call {call_id} may keep its slot for ever"
+                alarmed = {call_id} if batch is None else batch.members
+                assert alarmed & set(self._graces), f"call {call_id} may keep its slot for ever"
 
 
 def _may_be_stuck(worker: Worker, running: Running) -> bool:
     is_over = running.abandoned_at is not None and running.call.on_cancel is OnCancel.KILL
+    if running.batch is not None:  # it has no alarm as long as anybody waits for one of its calls
+        is_over = is_over and is_unwanted(running.batch, worker)
     return is_over and worker.phase is not Phase.KILLED

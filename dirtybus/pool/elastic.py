@@ -245,7 +245,7 @@ class Elastic:
         """Yield the seats of other apps that have more than their fewest, or than was asked for."""
         for seat in self._staying():
             is_spare = self._is_spare if claim is _Claim.MORE else self._is_beyond_few
-            if app not in seat.apps and is_spare(seat):
+            if seat.apps and app not in seat.apps and is_spare(seat):
                 yield seat
 
     def _idle_victim(self, app: str, now: float, claim: _Claim) -> Seat | None:

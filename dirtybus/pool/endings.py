@@ -5,17 +5,23 @@ Never learns which worker would be free for a call; what comes back to the queue
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dirtybus.config import DirtyConfig
+from dirtybus.pool.batching import is_unwanted
 from dirtybus.pool.calls import Calls
-from dirtybus.pool.model import Call, CallId, OnCancel, Phase, Refusal, Running, Waiting, Worker
+from dirtybus.pool.model import BatchRun, Call, CallId, OnCancel, Phase, Refusal, Running, Waiting, Worker
 from dirtybus.pool.ports import Cause, Interrupt, Order, Refuse
 
 __all__ = ["MOST_BOUNCES", "Endings"]
 
 #: how many workers may be gone before they begin a call; Passenger's attempts to connect
 MOST_BOUNCES = 10
+
+
+#: the last words on the calls of a batch come one after the other: after the first, the worker has so long for the rest
+_LAST_WORDS_S = 1.0
 
 
 class Endings:
@@ -86,6 +92,21 @@ class Endings:
             return True
         return False
 
+    def leave_batch(self, worker: Worker, running: Running, batch: BatchRun, now: float) -> float:
+        """Follow up the end of one call of a batch: nobody may wait for the rest of it, or there is none.
+
+        Returns until when the rest must have ended; infinity for no such moment.
+        """
+        call = running.call
+        batch.is_telling &= running.abandoned_at is None and not running.has_streamed
+        if not batch.members:
+            self._calls.queue.groups.learn(batch, call, now)
+        elif call.on_cancel is OnCancel.KILL and is_unwanted(batch, worker):
+            ends_at = now + max(self._cancel_grace_s, _LAST_WORDS_S)
+            self._calls.limit(min(batch.members), ends_at)
+            return ends_at
+        return math.inf
+
     def cut_queue(self) -> None:
         """End every call that waits: the drain deadline passed."""
         for waiting in self._calls.take_all_queued():
@@ -111,8 +132,13 @@ class Endings:
             self._abandon(*found, why, now)
 
     def _abandon(self, worker: Worker, running: Running, why: Refusal, now: float) -> None:
-        """Tell the caller and the worker that nobody waits; the slot stays taken until the worker is done with it."""
-        is_bounded = running.call.on_cancel is OnCancel.KILL
+        """Tell the caller and the worker that nobody waits; the slot stays taken until the worker is done with it.
+
+        As long as others of the call's batch are waited for, their work may go on.
+        """
+        batch = running.batch
+        is_alone = batch is None or is_unwanted(batch, worker, beside=running.call.id)
+        is_bounded = is_alone and running.call.on_cancel is OnCancel.KILL
         self._calls.abandon(running, now, now + self._cancel_grace_s if is_bounded else None)
         self._order(Refuse(running.call.id, why, worker.id, running.attempt))
         if worker.phase is not Phase.KILLED:

@@ -8,8 +8,11 @@ from typing import NewType
 
 import msgspec
 
+from dirtybus.batch import Batch
+
 __all__ = [
     "ActionKind",
+    "BatchRun",
     "Call",
     "CallId",
     "Lane",
@@ -17,6 +20,7 @@ __all__ = [
     "Phase",
     "Refusal",
     "Running",
+    "Track",
     "Waiting",
     "Worker",
     "WorkerId",
@@ -49,6 +53,9 @@ class ActionKind(enum.Enum):
 #: Calls of one app that take the same sort of slot: they wait in one line.
 Lane = tuple[str, ActionKind]
 
+#: A line of calls: those of a lane that run one by one, or those of one action, named last, that run together.
+Track = tuple[str, ActionKind] | tuple[str, ActionKind, str]
+
 
 class OnCancel(enum.Enum):
     """What becomes of a worker whose cancelled or expired call does not end within the grace."""
@@ -80,7 +87,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     worker in which the call goes on after its cancel or deadline and the grace of the settings. ``released_by_drain``
     ends it when a drain begins, instead of waiting for its end. ``starts_by`` is a moment too: the call must have been
     started once by then. Of calls that wait, the highest ``priority`` goes first, and within it the ``caller``s take
-    turns. ``size`` is how many bytes its arguments take up while it waits.
+    turns. ``size`` is how many bytes its arguments take up while it waits. With ``batch``, it runs together with other
+    calls of the same ``action``; it waits for them until ``ripe_at``, as long as there is no full batch.
     """
 
     id: CallId
@@ -94,6 +102,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     caller: int = 0
     size: int = 0
+    batch: Batch | None = None
+    action: str = ""
+    ripe_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,22 @@ class Waiting:
         return self.turn is None
 
 
+@dataclass(slots=True, eq=False)
+class BatchRun:
+    """Calls that run as one, in one slot. ``size`` and ``cost`` are those at its start.
+
+    ``members`` are those that the worker still has; the slot is free when there is none. ``is_telling`` says that its
+    time will be that of its work alone.
+    """
+
+    id: CallId
+    started_at: float
+    size: int = 0
+    cost: float = 0.0
+    members: set[CallId] = field(default_factory=set)
+    is_telling: bool = True
+
+
 @dataclass(slots=True)
 class Running:
     """A call in a worker. ``abandoned_at`` is set when its caller has been told and only the slot is still taken."""
@@ -132,6 +159,7 @@ class Running:
     turn: int = 0
     bounces: int = 0
     started_at: float = 0.0
+    batch: BatchRun | None = None
 
 
 @dataclass(slots=True)

@@ -16,11 +16,11 @@ from dirtybus.pool.drain import Drain
 from dirtybus.pool.endings import Endings
 from dirtybus.pool.model import Call, CallId, Lane, Phase, Refusal, Waiting, Worker, WorkerId
 from dirtybus.pool.pace import Pace
+from dirtybus.pool.portrait import line_of, portrait
 from dirtybus.pool.ports import KillReason
 from dirtybus.pool.queue import lane_of
-from dirtybus.pool.reasons import why_waiting
 from dirtybus.pool.restarts import Jitter
-from dirtybus.pool.snapshot import PoolSnapshot, SeatView, WorkerView
+from dirtybus.pool.snapshot import PoolSnapshot
 from dirtybus.pool.staffing import Staffing
 
 __all__ = ["Pool"]
@@ -109,6 +109,7 @@ class Pool:
             self._calls.next_expiry_at(),
             self._calls.next_start_limit_at(),
             self._calls.next_grace_end_at(),
+            self._calls.queue.groups.next_ripe_at(),
             self._staffing.next_due_at(now),
             self._drain.next_at(),
         )
@@ -143,34 +144,10 @@ class Pool:
 
     def snapshot(self) -> PoolSnapshot:
         """Return what there is as of the last step."""
-        now, seats, broken = self._stepped_at, self._roster.seats, self._staffing.circuits.open_apps
-        queued, layout = self._calls.queue.lengths(), self._staffing.layout
-        return PoolSnapshot(
-            size=self.size,
-            smallest_size=self.smallest_size(),
-            least=layout.least if layout.is_elastic else self.size,
-            most=layout.most if layout.is_elastic else self.size,
-            workers=tuple(
-                WorkerView.of(each, seats[each.seat] if each.is_seated else None, now) for each in self._roster
-            ),
-            seats=tuple(SeatView.of(seat, now) for seat in seats),
-            queued=queued,
-            queued_bytes=self._calls.queue.bounds.sizes(),
-            waits={app: why_waiting(app, self._roster, layout, now, is_broken=app in broken) for app in queued},
-            broken=tuple(sorted(broken)),
-            is_draining=self._drain.is_begun,
-            is_drained=self._drain.is_done,
-        )
+        return portrait(self._staffing, self._calls.queue, self._drain, self._stepped_at)
 
     def __repr__(self) -> str:
-        phases = [worker.phase for worker in self._roster]
-        layout = self._staffing.layout
-        extent = f"{layout.least}-{layout.most} workers: " if layout.is_elastic else ""
-        running = sum(len(worker.running) for worker in self._roster)
-        return (
-            f"<Pool {extent}{phases.count(Phase.READY)} ready, {phases.count(Phase.BOOTING)} booting, "
-            f"{running} running, {len(self._calls.queue)} queued>"
-        )
+        return line_of(self._staffing, len(self._calls.queue))
 
     def check_invariants(self) -> None:
         """Check the books against each other.
@@ -221,6 +198,7 @@ class Pool:
                 self._endings.release(now)
             case ports.DrainBegun(deadline):
                 self._drain.begin(deadline)
+                self._restless |= self._calls.queue.groups.hurry()  # nobody comes who could keep them company
                 self._endings.release(now)
                 self._staffing.begin_drain(now)
             case ports.Ticked():
@@ -232,6 +210,7 @@ class Pool:
         if now >= self._due_at:
             self._settle(now)  # room that is already due counts, and a worker that is due to be killed has none
         lane = lane_of(call)
+        is_crowded = self._is_crowded(call)
         why = self._why_refuse(call, lane, now)
         if why is Refusal.QUEUE_FULL and self._calls.queue.bounds.can_yield_to(call):
             self._endings.make_room(call, self._wait_s(lane))
@@ -245,15 +224,22 @@ class Pool:
         # where others wait in the lane, nobody has room
         is_first = self._calls.queue.is_empty(lane)
         is_late = call.starts_by is not None and now >= call.starts_by
-        worker = self._roster.pick(lane) if is_first and not is_late and now < self._due_at else None
+        may_start = is_first and not is_late and now < self._due_at and (call.batch is None or is_crowded)
+        worker = self._roster.pick(lane) if may_start else None
         if worker is not None:
             self._dispatch(waiting, worker)
             return
-        self._calls.enqueue(waiting)
-        if call.starts_by is not None:
-            self._due_at = min(self._due_at, call.starts_by)
+        self._due_at = min(self._due_at, self._calls.enqueue(waiting))
         if is_first:
             self._restless.add(lane)
+
+    def _is_crowded(self, call: Call) -> bool:
+        """Say whether there is no room for the call, even when those that wait for company wait no longer."""
+        if self._calls.queue.bounds.fits(call):
+            return False
+        self._restless |= self._calls.queue.groups.hurry(call.app)
+        self._match()
+        return not self._calls.queue.bounds.fits(call)
 
     def _why_refuse(self, call: Call, lane: Lane, now: float) -> Refusal | None:
         if self._drain.is_begun:
@@ -284,7 +270,8 @@ class Pool:
         running = None if worker is None else self._roster.free_slot(worker, call_id)
         if worker is None or running is None:
             return
-        self._pace.note(running.call.app, self._stepped_at - running.started_at)
+        shared_by = 1 if running.batch is None else running.batch.size
+        self._pace.note(running.call.app, (self._stepped_at - running.started_at) / shared_by)
         if running.call.app not in worker.answered:
             worker.answered.add(running.call.app)
             self._staffing.circuits.heal(running.call.app)
@@ -292,6 +279,11 @@ class Pool:
         self._staffing.recycling.note_end(worker_id)
         self._due_at = min(self._due_at, self._staffing.note_use(worker, running.call.app, self._stepped_at))
         self._hungry.append(worker)
+        if running.batch is not None:
+            self._due_at = min(
+                self._due_at, self._endings.leave_batch(worker, running, running.batch, self._stepped_at)
+            )
+            self._restless.add(lane_of(running.call))  # what was learned may have opened a group
 
     def _bury(self, fact: ports.Exited, now: float) -> None:
         worker = self._staffing.bury(fact, now)
@@ -322,6 +314,7 @@ class Pool:
         self._cut_drain(now)
         self._kill_stuck(now)
         self._staffing.kill_overdue(now)
+        self._restless |= self._calls.queue.groups.ripen(now)
         self._match()
         self._staffing.settle(now)
         self._refuse_hopeless()
@@ -367,8 +360,14 @@ class Pool:
         self._restless.clear()
 
     def _dispatch(self, waiting: Waiting, worker: Worker) -> None:
-        self._roster.take_slot(worker, self._calls.start(waiting, worker, self._stepped_at))
-        self._order(ports.Dispatch(worker.id, waiting.call.id, waiting.attempt))
+        queue, now = self._calls.queue, self._stepped_at
+        run = None if waiting.call.batch is None else queue.groups.begin(waiting.call, now)
+        name = None if run is None else run.id
+        for each in (waiting, *(queue.take_fellows(waiting, run) if run else ())):
+            self._roster.take_slot(worker, self._calls.start(each, worker, now, run))
+            self._order(ports.Dispatch(worker.id, each.call.id, each.attempt, name))
+        if run is not None:
+            self._order(ports.RunBatch(worker.id, run.id))
 
     def _refuse_hopeless(self) -> None:
         """End the calls that wait for a worker that will not come."""

@@ -35,6 +35,7 @@ __all__ = [
     "ReportReload",
     "Resized",
     "Retire",
+    "RunBatch",
     "Spawn",
     "Streamed",
     "Submitted",
@@ -195,11 +196,19 @@ class Spawn(msgspec.Struct, frozen=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """Send the call to the worker; ``attempt`` counts from 1."""
+    """Send the call to the worker; ``attempt`` counts from 1. One of a ``batch`` is to wait there for `RunBatch`."""
 
     worker: WorkerId
     call: CallId
     attempt: int
+    batch: CallId | None = None
+
+
+class RunBatch(msgspec.Struct, frozen=True):
+    """Tell the worker that it has all calls of the batch, to run as one. A batch is named after its first call."""
+
+    worker: WorkerId
+    batch: CallId
 
 
 class Interrupt(msgspec.Struct, frozen=True):
@@ -262,5 +271,15 @@ class ReportDrained(msgspec.Struct, frozen=True):
 
 
 Order = (
-    Spawn | Dispatch | Interrupt | Refuse | Retire | Kill | CommitReload | ReportReload | ReportCircuit | ReportDrained
+    Spawn
+    | Dispatch
+    | RunBatch
+    | Interrupt
+    | Refuse
+    | Retire
+    | Kill
+    | CommitReload
+    | ReportReload
+    | ReportCircuit
+    | ReportDrained
 )

@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import count
 
 from dirtybus.config import DirtyConfig
+from dirtybus.pool.batching import Groups, track_of
 from dirtybus.pool.bounds import Bounds
-from dirtybus.pool.model import ActionKind, Call, CallId, Lane, Waiting
+from dirtybus.pool.model import ActionKind, BatchRun, Call, CallId, Lane, Track, Waiting
 from dirtybus.pool.turns import Turns
 
 __all__ = ["CallQueue", "lane_of"]
@@ -23,7 +24,8 @@ class CallQueue:
     """The highest priority first, callers by turns, each caller's own calls first come, first served.
 
     So it is in each lane, and over all the lanes that a worker can take from. A call that comes back from a worker
-    stands where it stood: before all of its caller that were accepted after it, in the turn that it has had.
+    stands where it stood: before all of its caller that were accepted after it, in the turn that it has had. Calls that
+    run together stand in a line of their action beside the lane, which counts as soon as their group is open.
 
     Args:
         config: how much may wait; see `Bounds`.
@@ -32,7 +34,8 @@ class CallQueue:
     def __init__(self, config: DirtyConfig) -> None:
         self.bounds = Bounds(config)
         self._waiting: dict[CallId, Waiting] = {}
-        self._lanes: dict[Lane, Turns] = {}
+        self._lanes: dict[Track, Turns] = {}
+        self.groups = Groups()
         #: orders and turns are drawn from one sequence: the turn of a new line is the order of its first call
         self._numbers = count(1)
 
@@ -48,25 +51,37 @@ class CallQueue:
     def lengths(self) -> dict[str, int]:
         """Return how many calls wait for each app that has any."""
         found: dict[str, int] = {}
-        for (app, _), turns in self._lanes.items():
+        for track, turns in self._lanes.items():
             if turns:
-                found[app] = found.get(app, 0) + len(turns)
+                found[track[0]] = found.get(track[0], 0) + len(turns)
         return found
 
     def lane_lengths(self) -> dict[Lane, int]:
-        """Return how many calls wait in each lane that has any."""
-        return {lane: len(turns) for lane, turns in self._lanes.items() if turns}
+        """Return how many slots the calls want that wait in each lane that has any: a full batch wants one."""
+        found: dict[Lane, int] = {}
+        for track, turns in self._lanes.items():
+            if turns:
+                wanted = len(turns) if len(track) == 2 else self.groups.batches_of(track)
+                found[track[0], track[1]] = found.get((track[0], track[1]), 0) + wanted
+        return found
 
     def lanes(self) -> list[Lane]:
-        """Return the lanes in which any call waits."""
-        return [lane for lane, turns in self._lanes.items() if turns]
+        """Return the lanes in which any call waits for a worker, and not just for company."""
+        return list(
+            {(track[0], track[1]): None for track, turns in self._lanes.items() if turns and self._is_open(track)}
+        )
 
     def is_empty(self, lane: Lane) -> bool:
-        return not self._lanes.get(lane)
+        """Say whether nobody waits in the lane for a worker; some may wait for company."""
+        return not self._lanes.get(lane) and not (self.groups and any(self.groups.open_in(lane)))
 
     def has_work_for(self, apps: Iterable[str]) -> bool:
         """Say whether a call for any of these apps waits."""
-        return bool(self._waiting) and any(not self.is_empty((app, kind)) for app in apps for kind in ActionKind)
+        if not self._waiting:
+            return False
+        return any(self._lanes.get((app, kind)) for app in apps for kind in ActionKind) or any(
+            self.groups.holds(app) for app in apps
+        )
 
     def number(self, call: Call) -> Waiting:
         """Give a new call its place after all that came before; it is not in the queue yet."""
@@ -74,11 +89,13 @@ class CallQueue:
 
     def put(self, waiting: Waiting) -> None:
         """Put a call where its order and its turn say."""
-        lane = lane_of(waiting.call)
-        if lane not in self._lanes:
-            self._lanes[lane] = Turns()
-        self._lanes[lane].put(waiting, waiting.order if waiting.is_fresh else next(self._numbers))
+        track = track_of(waiting)
+        if track not in self._lanes:
+            self._lanes[track] = Turns()
+        self._lanes[track].put(waiting, waiting.order if waiting.is_fresh else next(self._numbers))
         self._waiting[waiting.call.id] = waiting
+        if len(track) == 3:
+            self.groups.add(track, waiting)
         if waiting.is_fresh:
             self.bounds.add(waiting)
 
@@ -87,16 +104,22 @@ class CallQueue:
         waiting = self._waiting.pop(call_id, None)
         if waiting is None:
             return None
-        self._lanes[lane_of(waiting.call)].drop(waiting)
+        track = track_of(waiting)
+        self._lanes[track].drop(waiting)
+        if len(track) == 3:
+            self.groups.remove(track, waiting.call)
         if waiting.is_fresh:
             self.bounds.remove(waiting)
         return waiting
 
     def next_lane(self, lanes: Iterable[Lane]) -> Lane | None:
         """Return the lane of the call that is next among these lanes; None when none waits there."""
-        lanes = tuple(lanes)
-        holder = self._holder_of_the_turn(lanes)
-        return None if holder is None else self._oldest_of_its_caller(holder, lanes)
+        tracks = self._tracks(lanes)
+        holder = self._holder_of_the_turn(tracks)
+        if holder is None:
+            return None
+        app, kind, *_ = self._oldest_of_its_caller(holder, tracks)
+        return app, kind
 
     def take(self, lanes: Iterable[Lane]) -> Waiting | None:
         """Take the call that is next among these lanes, with the turn in which it goes; None when none waits there.
@@ -104,11 +127,23 @@ class CallQueue:
         The turn is that of one lane; it is spent on the oldest call that its caller has in any of them, so that one
         caller's calls leave in their order.
         """
-        lanes = tuple(lanes)
-        holder = self._holder_of_the_turn(lanes)
-        if holder is None:
-            return None
-        source = self._oldest_of_its_caller(holder, lanes)
+        tracks = self._tracks(lanes)
+        holder = self._holder_of_the_turn(tracks)
+        return None if holder is None else self._pull(holder, self._oldest_of_its_caller(holder, tracks))
+
+    def take_fellows(self, first: Waiting, run: BatchRun) -> Iterator[Waiting]:
+        """Take the calls that go together with one that was taken, those first that are next in their line."""
+        track = track_of(first)
+        while len(track) == 3 and self._lanes.get(track):
+            turn = self._next(track)
+            head = self._lanes[track].head(-turn[0], turn[2])
+            assert head is not None
+            if not self.groups.admits(run, first.call, self._waiting[head].call):
+                return
+            yield self._pull(track, track)
+
+    def _pull(self, holder: Track, source: Track) -> Waiting:
+        """Take the next call of ``source``, in the turn that its caller has in ``holder``."""
         turns, first = self._lanes[holder], self._next(holder)
         call_id = self._lanes[source].head(-first[0], first[2])
         assert call_id is not None
@@ -122,6 +157,7 @@ class CallQueue:
         taken = sorted(self._waiting.values(), key=lambda waiting: waiting.order)
         self._waiting.clear()
         self._lanes.clear()
+        self.groups.clear()
         self.bounds.clear()
         return taken
 
@@ -130,25 +166,35 @@ class CallQueue:
         for turns in self._lanes.values():
             turns.check()
         for waiting in self:
-            lane, call = self._lanes[lane_of(waiting.call)], waiting.call
+            lane, call = self._lanes[track_of(waiting)], waiting.call
             assert lane.has(call.id, call.priority, call.caller), f"call {call.id} waits outside of its line"
         in_lanes = sum(len(turns) for turns in self._lanes.values())
         assert in_lanes == len(self), f"{in_lanes} calls in lanes, {len(self)} in the index"
         self.bounds.check(waiting for waiting in self if waiting.is_fresh)
+        self.groups.check(self)
 
-    def _next(self, lane: Lane) -> tuple[int, int, int]:
+    def _is_open(self, track: Track) -> bool:
+        return len(track) == 2 or self.groups.is_open(track)
+
+    def _tracks(self, lanes: Iterable[Lane]) -> tuple[Track, ...]:
+        """Return the lines that a worker with room in these lanes may take from."""
+        if not self.groups:
+            return tuple(lanes)
+        return tuple(track for lane in lanes for track in (lane, *self.groups.open_in(lane)))
+
+    def _next(self, lane: Track) -> tuple[int, int, int]:
         found = self._lanes[lane].next()
         assert found is not None, f"nobody waits in {lane}"
         return found
 
-    def _holder_of_the_turn(self, lanes: Iterable[Lane]) -> Lane | None:
+    def _holder_of_the_turn(self, lanes: Iterable[Track]) -> Track | None:
         """Return the lane in which it is the turn of the one who comes first over all these lanes."""
         waiting = [lane for lane in lanes if self._lanes.get(lane)]
         if len(waiting) < 2:
             return waiting[0] if waiting else None
         return min(waiting, key=self._next)
 
-    def _oldest_of_its_caller(self, holder: Lane, lanes: tuple[Lane, ...]) -> Lane:
+    def _oldest_of_its_caller(self, holder: Track, lanes: tuple[Track, ...]) -> Track:
         """Return the lane with the oldest call of the one whose turn it is, at the same priority."""
         if len(lanes) == 1:
             return holder

@@ -34,10 +34,14 @@ def why_worker(worker: Worker, seat: Seat | None, now: float) -> str:
             return "killed; its exit is awaited"
 
 
-def why_waiting(app: str, roster: Roster, layout: Layout, now: float, *, is_broken: bool) -> str:
-    """Return why calls of the app wait."""
+def why_waiting(
+    app: str, roster: Roster, layout: Layout, now: float, *, is_broken: bool, is_gathering: bool = False
+) -> str:
+    """Return why calls of the app wait; ``is_gathering`` when they do so for each other, to run as one."""
     if is_broken:
         return "its workers keep failing; the next try is awaited"
+    if is_gathering:
+        return "they wait for others to run with, as one batch"
     holders = [worker for worker in roster if app in worker.apps]
     ready = [worker for worker in holders if worker.phase is Phase.READY]
     booting = [worker for worker in holders if worker.phase is Phase.BOOTING]

@@ -58,16 +58,22 @@ class Slots:
                     yield lane
 
     def take(self, worker: Worker, running: Running) -> None:
-        """Book the call in the worker."""
+        """Book the call in the worker. All calls of a batch take one slot."""
         lane = lane_of(running.call)
         worker.running[running.call.id] = running
+        if running.batch is not None:
+            running.batch.members.add(running.call.id)
+            if len(running.batch.members) > 1:
+                return
         worker.taken[lane] = worker.taken.get(lane, 0) + 1
         worker.busy[running.call.kind] += 1
 
     def free(self, worker: Worker, call_id: CallId) -> Running | None:
         """Take the call out of the worker's books and return it; None when it was not there."""
         running = worker.running.pop(call_id, None)
-        if running is not None:
+        if running is not None and running.batch is not None:
+            running.batch.members.discard(call_id)
+        if running is not None and (running.batch is None or not running.batch.members):
             worker.taken[lane_of(running.call)] -= 1
             worker.busy[running.call.kind] -= 1
         return running
@@ -75,15 +81,21 @@ class Slots:
     def check(self, worker: Worker) -> None:
         """Raise AssertionError when the worker's books or limits do not hold."""
         for kind in ActionKind:
-            count = sum(1 for running in worker.running.values() if running.call.kind is kind)
+            count = sum(1 for running in _heads(worker) if running.call.kind is kind)
             assert worker.busy[kind] == count, (
                 f"worker {worker.id} runs {count} {kind.value} calls, {worker.busy[kind]} booked"
             )
         assert worker.busy[ActionKind.SYNC] <= worker.threads, f"worker {worker.id} runs more sync calls than threads"
         assert worker.busy[ActionKind.ASYNC] <= self._async_calls, f"worker {worker.id} runs too many async calls"
         for lane, taken in worker.taken.items():
-            count = sum(1 for running in worker.running.values() if lane_of(running.call) == lane)
+            count = sum(1 for running in _heads(worker) if lane_of(running.call) == lane)
             assert taken == count, f"worker {worker.id} runs {count} calls of {lane[0]}, {taken} booked"
             assert lane[1] is ActionKind.ASYNC or taken <= self._threads_by_app.get(lane[0], self._threads), (
                 f"worker {worker.id} runs more sync calls of {lane[0]} than it may"
             )
+
+
+def _heads(worker: Worker) -> list[Running]:
+    """Return the calls that take a slot each: of a batch, one."""
+    heads = {id(running.batch or running): running for running in worker.running.values()}
+    return list(heads.values())

@@ -374,11 +374,14 @@ class Staffing:
         return Elastic(self.config, layout, self.roster, self._queue, is_broken) if layout.is_elastic else None
 
     def _has_place(self) -> bool:
-        """Say whether one more process fits into an elastic pool; those that leave still count, heirs do not."""
+        """Say whether one more process fits into an elastic pool; those that leave still count, heirs do not.
+
+        Places of limited apps may be more than a most that was lowered since.
+        """
         if self.elastic is None:
             return True
         heirs = sum(1 for seat in self.roster.seats if seat.heir is not None)
-        return len(self.roster) - heirs < self.elastic.layout.most
+        return len(self.roster) - heirs < max(self.layout.most, self.roster.seats.smallest_size)
 
     def _spawn(self, seat: Seat, apps: Apps, now: float, *, generation: int, as_heir: bool = False) -> Worker:
         worker = self.roster.seat_worker(seat, apps, now, generation=generation, as_heir=as_heir)

@@ -96,7 +96,7 @@ _ASKS: Final = frozenset({Kind.STASH, Kind.STATUS, Kind.MANAGE})
 _ANSWERS: Final = frozenset({Kind.ANSWER, Kind.STASH_ANSWER, Kind.REFUSAL})
 #: The rest concerns the link as a whole.
 _FREE: Final[dict[Side, frozenset[Kind]]] = {
-    Side.CALLER: frozenset({Kind.HELLO, Kind.INSPECT, Kind.BOOT, Kind.STOP}),
+    Side.CALLER: frozenset({Kind.HELLO, Kind.INSPECT, Kind.BOOT, Kind.STOP, Kind.RUN_BATCH}),
     Side.CALLEE: frozenset(
         {
             Kind.HELLO,

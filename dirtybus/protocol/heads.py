@@ -35,6 +35,7 @@ __all__ = [
     "Ready",
     "Refusal",
     "Reply",
+    "RunBatch",
     "StashAnswer",
     "StashAsk",
     "StatusAsk",
@@ -70,6 +71,7 @@ class Kind(enum.IntEnum):
     STOP = 0x26
     LOG = 0x27
     BOOTING = 0x28
+    RUN_BATCH = 0x29
 
 
 class Head(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -83,7 +85,8 @@ class Call(Head, frozen=True):
 
     ``time_left_s`` is what remains of the caller's deadline (None: none given; the app's own applies), ``window``
     how many chunks may be sent before the first credit, ``attempt`` counts runs from 1. Of the calls that wait, those
-    with the highest ``priority`` run first; None leaves it to the action.
+    with the highest ``priority`` run first; None leaves it to the action. Between owner and worker, a call of ``batch``
+    waits for the `RunBatch` of that number; 0 for none.
     """
 
     kind = Kind.CALL
@@ -93,6 +96,7 @@ class Call(Head, frozen=True):
     window: int = 32
     attempt: int = 1
     priority: int | None = None
+    batch: int = 0
 
 
 class Reply(Head, frozen=True):
@@ -269,6 +273,13 @@ class Stop(Head, frozen=True):
     """Finish what runs, close the apps, leave."""
 
     kind = Kind.STOP
+
+
+class RunBatch(Head, frozen=True):
+    """The calls of ``batch`` that came are all there are: run them as one."""
+
+    kind = Kind.RUN_BATCH
+    batch: int
 
 
 class Log(Head, frozen=True):

@@ -88,6 +88,11 @@ class AppHost:
         info = self._infos.get(path)
         return info is not None and info.actions.get(action, info.default).is_async
 
+    def is_batched(self, path: str, action: str) -> bool:
+        """Whether calls of the action run together."""
+        info = self._infos.get(path)
+        return info is not None and action in info.actions and info.actions[action].batch is not None
+
     def bind(self, path: str, action: str) -> Callable[..., Any]:
         """Return what to call with the caller's arguments.
 

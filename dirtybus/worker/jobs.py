@@ -25,6 +25,7 @@ class Credits:
         self._changed = threading.Condition()
         self._closed = False
         self._wake: Callable[[], object] | None = None
+        self._on_change: Callable[[], object] | None = None
 
     def give(self, chunks: int) -> None:
         """Add ``chunks``; wakes whoever waits."""
@@ -49,6 +50,16 @@ class Credits:
             self._changed.wait_for(self._is_ready)
             return self._take()
 
+    def watch(self, on_change: Callable[[], object]) -> None:
+        """Have ``on_change`` called, from any thread, whenever there are more, or nobody reads any more."""
+        with self._changed:
+            self._on_change = on_change
+
+    def take_now(self) -> bool:
+        """Take one for a chunk, if that may be sent now."""
+        with self._changed:
+            return self._is_ready() and self._take()
+
     async def take_async(self, loop: asyncio.AbstractEventLoop) -> bool:
         """As `take`, without blocking the loop."""
         while True:
@@ -70,6 +81,8 @@ class Credits:
 
     def _notify(self) -> None:
         self._changed.notify_all()
+        if self._on_change is not None:
+            self._on_change()
         if self._wake is not None:
             self._wake()
             self._wake = None
@@ -103,6 +116,15 @@ class Job:
             if self.context._cancelled:  # noqa: SLF001 - cancelled before it streamed
                 self._credits.close()
         return self._credits
+
+    def cancel_with(self, cancel: Callable[[], object]) -> None:
+        """Have ``cancel`` called, from any thread, when nobody waits any more."""
+        self.cancel_task = cancel
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether its caller has left, as far as this process has heard."""
+        return self.context._cancelled  # noqa: SLF001 - the context is ours to set, the action's to read
 
     def cancel(self) -> None:
         """Tell the action that nobody waits: its token is set, its credits end, its task is cancelled."""

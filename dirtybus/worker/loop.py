@@ -22,6 +22,7 @@ from dirtybus.protocol.heads import (
     Progress,
     Ready,
     Refusal,
+    RunBatch,
     StashAnswer,
     Stop,
 )
@@ -29,12 +30,13 @@ from dirtybus.protocol.messages import Message
 from dirtybus.transport.blocking import BlockingLink
 from dirtybus.transport.claims import Claims
 from dirtybus.worker.asks import AsksOfLoop, AsksOfThread
+from dirtybus.worker.batch_runner import BatchRunner
+from dirtybus.worker.batches import JobBatch, jobs_of
 from dirtybus.worker.failures import app_error, send_boot_failure
 from dirtybus.worker.host import AppHost, BootStep, boot_step, import_object
 from dirtybus.worker.jobs import Job
 from dirtybus.worker.logs import LogForwarder
 from dirtybus.worker.reader import LinkReader
-from dirtybus.worker.runner import Runner
 from dirtybus.worker.side_loop import SideLoop
 
 if TYPE_CHECKING:
@@ -64,11 +66,13 @@ class Worker:
         self._reader = LinkReader(link, self._take, self._leave_as_orphan)
         self._side_loop = SideLoop(self._reader.start_thread)
         self._host = AppHost(boot.apps, self._side_loop.wait_for, self._tell_step)
-        self._runner = Runner(self._host, self._side_loop, self._send, claims.claim, self._reader)
+        self._runner = BatchRunner(self._host, self._side_loop, self._send, claims.claim, self._reader)
         self._asks = AsksOfThread(link.send, self._reader)
         self._logs = LogForwarder(self._send, boot.log_level)
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Job | JobBatch | None] = queue.SimpleQueue()
         self._jobs: dict[int, Job] = {}
+        #: the calls of each batch that is not complete yet
+        self._gathered: dict[int, list[Job]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._done = threading.Event()
 
@@ -133,9 +137,13 @@ class Worker:
         while (job := self._queue.get()) is not None:
             self._run(job)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job | JobBatch) -> None:
         self._runner.run(job)
-        self._jobs.pop(job.id, None)
+        self._forget(job)
+
+    def _forget(self, job: Job | JobBatch) -> None:
+        for each in jobs_of(job):
+            self._jobs.pop(each.id, None)
 
     def _close(self) -> None:
         self._host.close(self._log_close_error)
@@ -158,6 +166,8 @@ class Worker:
         match head:
             case Call():
                 self._accept(message.id, head, message)
+            case RunBatch():
+                self._begin(self._gathered.pop(head.batch, []))
             case StashAnswer() | Refusal():
                 self._asks.settle(message)
             case Cancel():
@@ -181,8 +191,22 @@ class Worker:
             look=self._reader.glance,
         )
         job = self._jobs[call_id] = Job(call_id, head, message.payload, context)
-        if self._host.is_async(head.app, head.action):
-            job.cancel_task = lambda: self._side_loop.call_soon(self._cancel_task, call_id)
+        if head.batch:
+            self._gathered.setdefault(head.batch, []).append(job)
+        else:
+            self._begin([job])
+
+    def _begin(self, jobs: list[Job]) -> None:
+        """Have the jobs run: as one where the code in this worker wants that, whatever that of the owner says."""
+        if jobs and self._host.is_batched(jobs[0].head.app, jobs[0].head.action):
+            self._enqueue(JobBatch(jobs, self._reader.glance))
+        else:
+            for job in jobs:
+                self._enqueue(job)
+
+    def _enqueue(self, job: Job | JobBatch) -> None:
+        if self._host.is_async(job.head.app, job.head.action):
+            job.cancel_with(lambda: self._side_loop.call_soon(self._cancel_task, job.id))
             self._side_loop.call_soon(self._spawn, job)
         else:
             self._queue.put(job)
@@ -208,18 +232,18 @@ class Worker:
 
     # --- the loop's thread ---
 
-    def _spawn(self, job: Job) -> None:
+    def _spawn(self, job: Job | JobBatch) -> None:
         task = self._side_loop.loop.create_task(self._runner.run_async(job), name=str(job.id))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._end_task(done, job))
 
-    def _end_task(self, task: asyncio.Task[Any], job: Job) -> None:
+    def _end_task(self, task: asyncio.Task[Any], job: Job | JobBatch) -> None:
         self._tasks.discard(task)
         if not job.is_settled:  # cancelled before its first step
             import asyncio
 
             self._runner.fail(job, asyncio.CancelledError())
-        self._jobs.pop(job.id, None)
+        self._forget(job)
 
     def _cancel_task(self, call_id: int) -> None:
         for task in self._tasks:

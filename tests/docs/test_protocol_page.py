@@ -21,7 +21,7 @@ if not PAGE.exists():
     pytest.skip("the documentation is not beside these tests", allow_module_level=True)
 
 NATIVE, GD1 = PAGE.read_text(encoding="utf-8").split("\n## GD v1\n")
-BETWEEN_OWNER_AND_WORKER = range(0x21, 0x29)
+BETWEEN_OWNER_AND_WORKER = range(0x21, 0x2A)
 
 
 def rows(text: str) -> Iterator[list[str]]:

@@ -166,3 +166,11 @@ def test_cron_runs_each_tick_once_and_goes_on_after_a_kill(run_example: RunExamp
     skipped = sum(line[1] == "skips" for line in words)
     assert lines[-1] == f"{skipped} ticks were skipped, as the report of before was not done"
     assert skipped > 0
+
+
+def test_batching_gives_the_same_answers_sooner_and_an_error_to_its_own_caller_only(run_example: RunExample) -> None:
+    alone, together, same, outcomes = lines_of(run_example("batching.py"))
+    assert alone.startswith("embed_alone: 64 sentences, ")
+    assert together.startswith("embed: 64 sentences, ")
+    assert same == "the same answers: True"
+    assert outcomes == "[4], ValueError: an empty text"

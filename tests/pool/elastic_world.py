@@ -39,7 +39,9 @@ class ElasticWorld(World):
 
     def many(self, app: str) -> int:
         spec = self.specs[app]
-        return min(self.most, (spec.instances or (0, spec.workers or self.most))[1]) if self.is_dynamic else self.most
+        if not self.is_dynamic:
+            return max(self.most, self.smallest)
+        return min(self.most, (spec.instances or (0, spec.workers or self.most))[1])
 
     @property
     def smallest(self) -> int:
@@ -123,7 +125,8 @@ class ElasticWorld(World):
             assert len(apps) == 1, f"a worker with {apps}, where each holds one"
 
     def see_size(self) -> None:
-        assert len(self.workers) <= self.most, f"{len(self.workers)} processes where {self.most} may be"
+        most = max(self.most, self.smallest)
+        assert len(self.workers) <= most, f"{len(self.workers)} processes where {most} may be"
         for app in self.specs:
             holders = sum(1 for w in self.workers.values() if app in w.apps and not self.is_leaving(w))
             assert holders <= self.many(app), f"{holders} workers hold {app}"
@@ -208,7 +211,7 @@ class ElasticWorld(World):
         return sum(min(own, max(self.threads_by_app.get(a, self.config.threads) for a in seat.apps)) for seat in seats)
 
     def due_spawns(self) -> Iterator[tuple[float, str]]:
-        if len(self.workers) < self.most:  # else it waits for one that leaves, not for time
+        if len(self.workers) < max(self.most, self.smallest):  # else it waits for one that leaves, not for time
             for seat in self.places_now():
                 if seat.spawn_in_s is not None:
                     yield self.now + seat.spawn_in_s, f"the next worker of seat {seat.index}"

@@ -183,7 +183,9 @@ class Rules(Books):
             waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued}
             # where each holds one app, it may have to make room for another whose calls came first
             others = waiting - set(worker.apps) if self.config.placement == "dynamic" else ()
-            assert others or not waiting & set(worker.apps), "told to leave while it has work"
+            # and one that was let go before the drain has given its seat to whoever comes next
+            is_free = worker.is_let_go or others or not waiting & set(worker.apps)
+            assert is_free, "told to leave while it has work"
             return
         for app in worker.apps:
             is_fixed = self.specs[app].workers is not None and self.config.placement == "static"

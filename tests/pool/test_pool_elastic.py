@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dirtybus.batch import Batch
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import ConfigError
 from dirtybus.pool import Pool
@@ -349,3 +350,43 @@ def test_sizes_are_understood_as_text() -> None:
     assert config.pool_size == (1, 8)
     assert config.apps[0].instances == (0, 3)
     assert str(config.apps[0]) == A + ":0-3"
+
+
+# --- what it says of itself ---
+
+
+def test_the_snapshot_says_why_each_worker_and_queue_is_as_it_is() -> None:
+    pool = elastic(size=(0, 2), scale_up_after_s=0.5)
+    assert repr(pool) == "<Pool 0-2 workers: 0 ready, 0 booting, 0 running, 0 queued>"
+    submit(pool, 1, 2, now=1.0)
+    pool.step(Ticked(), 1.2)
+    assert pool.snapshot().waits == {APP: "1 worker about to be ready"}
+    assert [worker.why for worker in pool.snapshot().workers] == ["boots for 0.2 s"]
+    pool.step(Ready(W1), 1.4)
+    assert pool.snapshot().waits == {APP: "1 worker with it, all busy"}
+    assert pool.snapshot().workers[0].why == "runs 1 call"
+    pool.step(Ticked(), 2.0)
+    pool.step(Ready(W2), 2.5)
+    submit(pool, 3, now=2.5)
+    assert pool.snapshot().waits == {APP: "2 workers with it, all busy; the pool has its most workers, 2"}
+    for worker, call_id in ((W1, C1), (W1, C3), (W2, C2)):
+        pool.step(Finished(worker, call_id), 3.0)
+    pool.step(Resized(1), 3.5)
+    pool.step(Bounded(0, 1), 4.0)
+    assert [worker.why for worker in pool.snapshot().workers] == ["idle for 1.0 s", "was told to leave"]
+    pool.step(Exited(W1), 4.0)
+    assert pool.snapshot().waits == {}
+
+
+def test_calls_that_wait_for_company_say_so() -> None:
+    pool = elastic(size=(1, 1))
+    batch = Batch(max_size=2, max_wait=1.0)
+    submit(pool, call(1, batch=batch, action="run", ripe_at=1.0))
+    assert pool.snapshot().waits == {APP: "they wait for others to run with, as one batch"}
+
+
+def test_a_full_batch_that_waits_needs_one_worker() -> None:
+    pool = elastic(size=(0, 4), scale_up_after_s=0.0)
+    batch = Batch(max_size=4, max_wait=1.0)
+    calls = [call(n, batch=batch, action="run", ripe_at=1.0) for n in range(1, 9)]
+    assert len(only(Spawn, submit(pool, *calls))) == 2

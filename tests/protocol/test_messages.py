@@ -39,6 +39,7 @@ ONE_OF_EACH: list[Head] = [
     heads.Boot(worker=3, apps=["a:B"], owner_pid=9, compute_threads=None),
     heads.Ready(boot_s=0.25),
     heads.Booting(step="init", app="a:B"),
+    heads.RunBatch(batch=7),
     heads.BootFailed(step="init", app=None, duration_s=1.0, error={"message": "no"}),
     heads.Stop(),
     heads.Log(level=30, text="{} %s", logger="shop", app="a:B", traceback="Traceback"),

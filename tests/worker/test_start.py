@@ -21,7 +21,7 @@ TOO_HEAVY = {
     "asyncio", "concurrent", "multiprocessing", "subprocess", "logging", "json", "email", "http", "ssl", "random",
     "tempfile", "shutil", "pickle", "urllib", "xml", "numpy", "loguru", "graia", "launart", "creart", "click", "rich",
 }  # fmt: skip
-OURS = {"app", "errors", "protocol", "shared_memory", "stash", "transport", "version", "worker"}
+OURS = {"app", "batch", "errors", "protocol", "shared_memory", "stash", "transport", "version", "worker"}
 
 
 @pytest.mark.parametrize("arguments", [[], ["3"], ["a", "b", "c", "d"]])
