@@ -50,6 +50,13 @@ class DirtyApp:
     def init(self) -> Any:
         """Load what the actions need. Runs once in each worker, after ``__init__``; may be ``async def``."""
 
+    def warm_up(self) -> Any:
+        """Do once what makes the first calls slow: compile, fill caches, run the model on nothing.
+
+        Runs after every app's `init`, before the worker is ready and gets calls; may be ``async def``. What it raises
+        is a failed boot, as of `init`.
+        """
+
     def __call__(self, action: str, *args: Any, **kwargs: Any) -> Any:
         """Run ``action``, a public method of this class.
 
@@ -148,7 +155,7 @@ def action(
 
 def is_public(name: str) -> bool:
     """Whether callers may name it at all: not private, not part of the life cycle."""
-    return not name.startswith("_") and name not in {"init", "close"}
+    return not name.startswith("_") and name not in {"init", "warm_up", "close"}
 
 
 def find_action(app: object, name: str) -> Callable[..., Any]:

@@ -95,6 +95,7 @@ class DirtyConfig:
         restart_period_s: the span in which those are counted.
         max_surge: how many workers a reload may have beyond ``workers``.
         max_unavailable: how many workers a reload may stop before their successors are ready.
+        max_starting: how many workers boot at the same time, where memory or disk is short; the others wait.
         compute_threads: how many threads BLAS, OpenMP and ONNX Runtime use in each worker; None leaves it to them.
         socket: the Unix socket for other processes; None: one in the runtime directory, called after ``name``.
         name: what this instance is called: letters, digits, ``.``, ``_`` and ``-``.
@@ -146,6 +147,7 @@ class DirtyConfig:
     restart_period_s: Annotated[float, Span(least=0.1)] = 60.0
     max_surge: Annotated[int, Whole(least=0)] = 1
     max_unavailable: Annotated[int, Whole(least=0)] = 0
+    max_starting: Annotated[int | None, Whole(limit=True)] = None
     compute_threads: Annotated[int | None, Whole(limit=True)] = 1
     socket: Annotated[str | None, Text(pattern=r"[^\0]+", wanted="the path of a socket", optional=True)] = None
     name: Annotated[

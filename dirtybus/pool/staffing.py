@@ -22,6 +22,7 @@ from dirtybus.pool.queue import CallQueue
 from dirtybus.pool.recycling import Recycling
 from dirtybus.pool.restarts import Jitter
 from dirtybus.pool.rollout import Rollout
+from dirtybus.pool.room import Room
 from dirtybus.pool.roster import Roster
 from dirtybus.pool.seats import Seat
 
@@ -52,6 +53,7 @@ class Staffing:
         self.config = config
         self.roster = Roster(config, specs, jitter=jitter, threads_by_app=threads_by_app)
         self.circuits = Circuits(config)
+        self._room = Room(config, self.roster)
         self.recycling = Recycling(config, jitter)
         self._drain = drain
         self._order = order
@@ -229,7 +231,7 @@ class Staffing:
         seats = self.roster.seats
         for seat in seats.take_due(now):
             apps = self._possible(seat)
-            is_needed = apps and self._has_place() and (not self._drain.is_begun or self._queue.has_work_for(apps))
+            is_needed = apps and self._room.has_place() and (not self._drain.is_begun or self._queue.has_work_for(apps))
             if is_needed and self._rollout is None:
                 self._spawn(seat, apps, now, generation=self.roster.current)
             else:
@@ -245,7 +247,7 @@ class Staffing:
         outdated = [(seat, apps) for seat, apps in self._places(rollout) if not self._is_new(seat)]
         for seat, apps in outdated:
             may_start = not (seat.is_vacant and rollout.is_committed) or seat.spawn_at <= now
-            if seat.heir is None and may_start and len(self.roster) < most:
+            if seat.heir is None and may_start and len(self.roster) < most and self._room.may_start():
                 self._spawn(seat, apps, now, generation=rollout.generation, as_heir=True)
         for seat, _ in outdated:
             holder = self.roster.holder(seat)
@@ -261,6 +263,7 @@ class Staffing:
         self.config = fact.config
         self.roster.reconfigure(rollout.generation, fact.config, rollout.layout, rollout.plan)
         self.elastic = self._made_elastic()
+        self._room.reconfigure(fact.config)
         self.recycling.reconfigure(fact.config)
         self.circuits.reconfigure(fact.config, (spec.path for spec in fact.specs))
         self._order(ports.CommitReload(rollout.generation))
@@ -316,7 +319,7 @@ class Staffing:
             seat = self._seat_without(app)
             if seat is None and self.elastic is not None and self.elastic.seat_for(app, now):
                 seat = self._seat_without(app)
-            if seat is not None and (self._has_place() if seat.is_vacant else self._has_room_for_heir()):
+            if seat is not None and self._room.has_place_on(seat, self.size):
                 apps = tuple(one for one in seat.apps if one == app or one in self._possible(seat))
                 worker = self._spawn(seat, apps, now, generation=self.roster.current, as_heir=not seat.is_vacant)
                 self.circuits.begin_probe(app, worker.id)
@@ -340,7 +343,7 @@ class Staffing:
             if holder is None or holder.is_leaving or set(holder.apps) >= set(self._possible(seat)):
                 continue
             self._is_reduced = True
-            if seat.heir is None and seat.spawn_at <= now and self._has_room_for_heir():
+            if seat.heir is None and seat.spawn_at <= now and self._room.has_place_for_heir(self.size):
                 self._spawn(seat, self._possible(seat), now, generation=self.roster.current, as_heir=True)
 
     def _recycle(self, now: float) -> None:
@@ -353,14 +356,10 @@ class Staffing:
             seat = None if worker is None else self.roster.seat_of(worker)
             if worker is None or seat is None or worker.phase is not Phase.READY:
                 self.recycling.forget(worker_id)
-            elif seat.heir is None and seat.spawn_at <= now and self._has_room_for_heir():
+            elif seat.heir is None and seat.spawn_at <= now and self._room.has_place_for_heir(self.size):
                 apps = self._possible(seat)
                 if set(apps) >= set(worker.apps):
                     self._spawn(seat, apps, now, generation=self.roster.current, as_heir=True)
-
-    def _has_room_for_heir(self) -> bool:
-        vacant = sum(1 for seat in self.roster.seats if seat.is_vacant and seat.apps)  # who comes there needs room too
-        return len(self.roster) + vacant < self.size + max(1, self.config.max_surge)
 
     def _possible(self, seat: Seat) -> Apps:
         """Return what a worker on the seat can hold now."""
@@ -372,16 +371,6 @@ class Staffing:
         layout = self.roster.seats.layout
         is_broken = self.circuits.is_open
         return Elastic(self.config, layout, self.roster, self._queue, is_broken) if layout.is_elastic else None
-
-    def _has_place(self) -> bool:
-        """Say whether one more process fits into an elastic pool; those that leave still count, heirs do not.
-
-        Places of limited apps may be more than a most that was lowered since.
-        """
-        if self.elastic is None:
-            return True
-        heirs = sum(1 for seat in self.roster.seats if seat.heir is not None)
-        return len(self.roster) - heirs < max(self.layout.most, self.roster.seats.smallest_size)
 
     def _spawn(self, seat: Seat, apps: Apps, now: float, *, generation: int, as_heir: bool = False) -> Worker:
         worker = self.roster.seat_worker(seat, apps, now, generation=generation, as_heir=as_heir)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from dirtybus.app import AppInfo, action_not_found, app_info, find_action, has_own_call, is_public
+from dirtybus.app import AppInfo, DirtyApp, action_not_found, app_info, find_action, has_own_call, is_public
 from dirtybus.errors import DirtyAppError, DirtyAppNotFoundError, DirtyError
 from dirtybus.worker.failures import app_error
 
@@ -61,7 +61,7 @@ class AppHost:
         self._checked: set[tuple[str, str]] = set()
 
     def load(self) -> None:
-        """Import and make every app, then initialise every app.
+        """Import and make every app, then initialise every app, then warm up those that say how.
 
         Raises:
             BootStep: the first failure; apps that were initialised before it are closed by `close`.
@@ -73,6 +73,9 @@ class AppHost:
         for path in self._paths:
             self._step("init", path, partial(self._run, self._apps[path].init))
             self._inited.append(path)
+        for path in self._paths:
+            if (warm_up := _own_warm_up(self._apps[path])) is not None:
+                self._step("warm_up", path, partial(self._run, warm_up))
 
     def close(self, on_error: Callable[[str, BaseException], None]) -> None:
         """Close the initialised apps, last one first; a failure is told to ``on_error`` and the rest go on."""
@@ -120,6 +123,15 @@ class AppHost:
     def _run(self, method: Callable[[], Any]) -> Any:
         result = method()
         return self._await_result(result) if hasattr(result, "__await__") else result
+
+
+def _own_warm_up(app: Any) -> Callable[[], Any] | None:
+    """Return the app's `warm_up`; None where it has none of its own, which is no step of the boot."""
+    method = getattr(type(app), "warm_up", None)
+    if not callable(method) or method is DirtyApp.warm_up:
+        return None
+    bound: Callable[[], Any] = app.warm_up
+    return bound
 
 
 def boot_step(step: str, app: str | None, run: Callable[[], T]) -> T:

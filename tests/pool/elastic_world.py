@@ -193,9 +193,8 @@ class ElasticWorld(World):
         apps = {seen.call.app for seen in queued}
         self.hungry = {app: since for app, since in self.hungry.items() if app in apps}
         for app in apps:
-            # a step that takes places away may have given one back
-            is_resized = isinstance(self.fact, ports.Resized | ports.Bounded)
-            if app not in self.hungry or held[app] > self.places[app] or is_resized:
+            # a step that takes a place away from one app may have given it another one
+            if app not in self.hungry or held != self.places or isinstance(self.fact, ports.Resized | ports.Bounded):
                 self.hungry[app] = self.now
         self.places = held
         for app in apps:
@@ -211,7 +210,8 @@ class ElasticWorld(World):
         return sum(min(own, max(self.threads_by_app.get(a, self.config.threads) for a in seat.apps)) for seat in seats)
 
     def due_spawns(self) -> Iterator[tuple[float, str]]:
-        if len(self.workers) < max(self.most, self.smallest):  # else it waits for one that leaves, not for time
+        # else it waits for one that boots or leaves, not for time
+        if self.may_start() and len(self.workers) < max(self.most, self.smallest):
             for seat in self.places_now():
                 if seat.spawn_in_s is not None:
                     yield self.now + seat.spawn_in_s, f"the next worker of seat {seat.index}"

@@ -47,6 +47,8 @@ class Rules(Books):
         self.ever.add(worker_id)
         self.workers[worker_id] = SeenWorker(worker_id, seat, apps, self.now)
         self.see_size()
+        booting = sum(1 for worker in self.workers.values() if worker.is_booting)
+        assert booting <= (self.config.max_starting or math.inf), f"{booting} workers boot at once"
         if self.deadline < math.inf:
             waiting = {seen.call.app for seen in self.calls.values() if seen.is_queued or self.is_orphan(seen)}
             assert waiting & set(apps), "spawned for nobody"

@@ -1,8 +1,23 @@
 from __future__ import annotations
 
+from dirtybus.config import DirtyConfig
 from dirtybus.pool.model import Phase, WorkerId
-from dirtybus.pool.ports import Dispatch, Exited, Finished, Kill, KillReason, Ready, Resized, Retire, Spawn, Ticked
-from tests.pool.boxes import APP, C1, C2, C3, W1, W2, W3, W4, boot, call, new_pool, ready_pool, submit
+from dirtybus.pool.ports import (
+    Dispatch,
+    DrainBegun,
+    Exited,
+    Finished,
+    Kill,
+    KillReason,
+    Ready,
+    ReloadBegun,
+    ReportDrained,
+    Resized,
+    Retire,
+    Spawn,
+    Ticked,
+)
+from tests.pool.boxes import APP, C1, C2, C3, W1, W2, W3, W4, boot, call, new_pool, only, ready_pool, specs, submit
 
 
 def test_more_workers_get_the_apps_without_a_limit() -> None:
@@ -118,3 +133,40 @@ def test_worker_ids_never_come_twice() -> None:
     assert orders == [Spawn(WorkerId(3), (APP,))]
     boot(pool, orders, now=4.0)
     assert [view.id for view in pool.snapshot().workers] == [1, 3]
+
+
+# --- how many boot at once ---
+
+
+def test_workers_boot_so_many_at_a_time() -> None:
+    pool = new_pool(workers=3, max_starting=1)
+    assert pool.step(Ticked(), 0.0) == [Spawn(W1, (APP,))]
+    assert pool.step(Ready(W1), 1.0) == [Spawn(W2, (APP,))]
+    assert pool.step(Exited(W2), 2.0) == [Spawn(W3, (APP,))]  # the next in line, before the replacement
+    assert pool.step(Ready(W3), 3.0) == [Spawn(W4, (APP,))]
+    assert pool.step(Ready(W4), 4.0) == []
+    assert pool.snapshot().count(Phase.READY) == 3
+
+
+def test_one_that_hangs_while_it_boots_keeps_the_others_no_longer_than_its_limit() -> None:
+    pool = new_pool(workers=2, max_starting=1, boot_timeout_s=5.0)
+    pool.step(Ticked(), 0.0)
+    assert pool.step(Ticked(), 5.0) == [Kill(W1, KillReason.BOOT_TIMEOUT), Spawn(W2, (APP,))]
+
+
+def test_heirs_of_a_reload_boot_so_many_at_a_time_too() -> None:
+    pool = ready_pool(workers=3, max_surge=3, max_starting=2)
+    pool.step(Ready(W3), 0.0)  # it was started when one of the first was ready
+    config = DirtyConfig(workers=3, max_surge=3, max_starting=2)
+    orders = pool.step(ReloadBegun(1, config, tuple(specs()), 3), 1.0)
+    assert orders == [Spawn(W4, (APP,), 1), Spawn(WorkerId(5), (APP,), 1)]
+    assert only(Spawn, pool.step(Ready(W4), 2.0)) == [Spawn(WorkerId(6), (APP,), 1)]
+
+
+def test_who_waits_for_the_turn_sets_no_timer_and_keeps_no_drain() -> None:
+    pool = new_pool(workers=2, max_starting=1, boot_timeout_s=0)
+    pool.step(Ticked(), 0.0)
+    assert pool.wake_at() is None
+    pool.step(DrainBegun(60.0), 1.0)
+    pool.step(Ready(W1), 2.0)
+    assert ReportDrained() in pool.step(Exited(W1), 3.0)

@@ -33,6 +33,7 @@ def configs(draw: st.DrawFn) -> DirtyConfig:
         max_queued=draw(st.sampled_from([1, 2, 6])),
         max_queued_payload_bytes=draw(st.sampled_from([1024, 4096])),
         queue_full=draw(st.sampled_from(["refuse", "wait", "drop_oldest", "drop_oldest"])),
+        max_starting=draw(st.sampled_from([None, None, 1, 2])),
         boot_timeout_s=draw(st.sampled_from([None, 0, 5.0])),
         graceful_timeout_s=draw(st.sampled_from([1.0, 4.0])),
         cancel_grace_s=draw(st.sampled_from([0.0, 2.0])),

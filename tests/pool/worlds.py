@@ -217,7 +217,14 @@ class World(Rules):
     def uncut(self) -> bool:
         return any(worker.running and not worker.is_killed for worker in self.workers.values())
 
+    def may_start(self) -> bool:
+        """Say whether one more worker may boot; else it waits for one that does, not for time."""
+        booting = sum(1 for worker in self.workers.values() if worker.is_booting)
+        return booting < (self.config.max_starting or math.inf)
+
     def due_spawns(self) -> Iterator[tuple[float, str]]:
+        if not self.may_start():
+            return
         taken = {worker.seat for worker in self.workers.values()}
         for seat in self.pool.snapshot().seats:
             if seat.apps and seat.index not in taken:
