@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import count
 
 from dirtybus.config import DirtyConfig
@@ -150,7 +149,8 @@ class CallQueue:
         turns.spend(-first[0], first[2], next(self._numbers))
         waiting = self.remove(call_id)
         assert waiting is not None
-        return replace(waiting, turn=first[1])
+        # not `replace`, which takes twice as long, for each call that waits
+        return Waiting(waiting.call, waiting.order, waiting.attempt, waiting.crashes, first[1], waiting.bounces)
 
     def take_all(self) -> list[Waiting]:
         """Empty the queue and return the calls in the order of their acceptance."""
