@@ -16,6 +16,7 @@ from dirtybus.arbiter.hooks import OwnerHooks
 from dirtybus.arbiter.inspection import inspect_directory
 from dirtybus.arbiter.interpreter import Interpreter
 from dirtybus.arbiter.ledger import Ledger
+from dirtybus.arbiter.restart_files import RestartFiles
 from dirtybus.arbiter.spawner import ProcessSpawner, Spawner
 from dirtybus.arbiter.status import status_of
 from dirtybus.config import DirtyConfig
@@ -71,6 +72,7 @@ class Arbiter(LocalCaller):
             on_commit=self._adopt,
             on_defect=self._note_defect,
         )
+        self._restarts = self._interpreter.watches.restarts = RestartFiles(lambda: self.on_reload())
         self._is_open = False
         self._is_leaving = False
         self._is_draining = False
@@ -248,6 +250,7 @@ class Arbiter(LocalCaller):
     async def close(self) -> None:
         """End what is left at once and give everything back. May be called twice."""
         self.kill()
+        await self._restarts.close()
         await self._interpreter.close()
         if self._door is not None:
             self._door.close()

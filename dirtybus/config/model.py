@@ -101,6 +101,9 @@ class DirtyConfig:
         name: what this instance is called: letters, digits, ``.``, ``_`` and ``-``.
         env: environment variables for the workers, beyond the owner's own.
         pythonpath: directories that the workers look for apps in first.
+        restart_dirs: directories where touching ``restart.txt`` has the workers reloaded, and ``always_restart.txt``
+            does so as long as it is there.
+        restart_look_s: how often those are looked at, at most; only when calls come.
         hooks: what to call when: ``on_dirty_starting`` and ``dirty_worker_exit`` run in the owner and are callables
             or import paths; ``dirty_post_fork`` and ``dirty_worker_init`` run in the worker and are import paths, or
             top-level functions of a module, which stand for theirs.
@@ -157,6 +160,8 @@ class DirtyConfig:
     # not shown: variables carry secrets
     env: Annotated[Mapping[str, str], Variables()] = field(default_factory=dict, repr=False)
     pythonpath: Annotated[tuple[str, ...], Texts()] = ()
+    restart_dirs: Annotated[tuple[str, ...], Texts()] = ()
+    restart_look_s: Annotated[float, Span()] = 5.0
     hooks: Annotated[Mapping[str, object], Hooks()] = field(default_factory=dict)
     scaling: Annotated[ScalingConfig, Fields(ScalingConfig)] = field(default_factory=ScalingConfig)
     recycle: Annotated[RecycleConfig, Fields(RecycleConfig)] = field(default_factory=RecycleConfig)
