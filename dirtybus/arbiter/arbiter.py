@@ -12,6 +12,7 @@ from dirtybus.arbiter.caller import LocalCaller
 from dirtybus.arbiter.calls import Request
 from dirtybus.arbiter.door import Door
 from dirtybus.arbiter.editions import Edition
+from dirtybus.arbiter.environment import compute_rule
 from dirtybus.arbiter.hooks import OwnerHooks
 from dirtybus.arbiter.inspection import inspect_directory
 from dirtybus.arbiter.interpreter import Interpreter
@@ -140,6 +141,8 @@ class Arbiter(LocalCaller):
         """
         if not self.config.apps and self.config.workers:
             raise ConfigError("there is no app to serve; give at least one as 'module:Class', or set workers to 0")
+        if rule := compute_rule(self.config):
+            log.logger.info("{}", rule)
         self._observe(ArbiterStarting())
         if self._stash_host is not None:
             await self._stash_host.start()

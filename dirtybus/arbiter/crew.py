@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from dirtybus import log
-from dirtybus.arbiter.environment import import_path
+from dirtybus.arbiter.environment import compute_threads, import_path
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.roll import WorkerRecord
 from dirtybus.arbiter.spawner import Spawner
@@ -195,7 +195,7 @@ def _boot(record: WorkerRecord, threads: int, config: DirtyConfig) -> Boot:
         path=import_path(config),
         threads=threads,
         async_concurrency=config.async_concurrency,
-        compute_threads=config.compute_threads,
+        compute_threads=compute_threads(config),
         owner_pid=os.getpid(),
         post_fork=hooks.get("dirty_post_fork"),
         worker_init=hooks.get("dirty_worker_init"),

@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from dirtybus.config.units import read_size, read_span
 from dirtybus.errors import ConfigError
@@ -28,6 +28,7 @@ __all__ = [
     "Texts",
     "Variables",
     "Whole",
+    "WholeOrAuto",
     "placed",
     "shown",
     "unknown",
@@ -115,6 +116,23 @@ class Whole:
     def _range(self) -> str:
         most = "" if self.most is None else f" and <= {self.most}"
         return f">= {self.least}{most}{', or 0 for no limit' if self.limit else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeOrAuto(Whole):
+    """A whole number, or ``auto``: somebody works it out."""
+
+    def settle(self, value: object) -> int | Literal["auto"] | None:  # type: ignore[override]
+        if value == "auto":
+            return "auto"
+        return super(WholeOrAuto, self).settle(value)
+
+    def read(self, value: object) -> int | Literal["auto"] | None:  # type: ignore[override]
+        is_auto = isinstance(value, str) and value.strip().lower() == "auto"
+        return "auto" if is_auto else super(WholeOrAuto, self).read(value)
+
+    def _range(self) -> str:
+        return f"{super(WholeOrAuto, self)._range()}, or 'auto'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dirtybus.config.app_spec import Apps, AppSpec
 from dirtybus.config.extent import Extent, Extents, check_fit
 from dirtybus.config.fitting import check_stop_grace
 from dirtybus.config.hooks import HOOKS, Hooks
-from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole
+from dirtybus.config.kinds import Choice, Size, Span, Text, Texts, Variables, Whole, WholeOrAuto
 from dirtybus.config.recycling import RecycleConfig
 from dirtybus.config.scaling import ScalingConfig
 from dirtybus.config.stash import StashConfig
@@ -96,7 +96,8 @@ class DirtyConfig:
         max_surge: how many workers a reload may have beyond ``workers``.
         max_unavailable: how many workers a reload may stop before their successors are ready.
         max_starting: how many workers boot at the same time, where memory or disk is short; the others wait.
-        compute_threads: how many threads BLAS, OpenMP and ONNX Runtime use in each worker; None leaves it to them.
+        compute_threads: how many threads BLAS, OpenMP and ONNX Runtime use in each worker; ``auto``: the cores of this
+            process divided by the workers that there may be; None leaves it to them.
         socket: the Unix socket for other processes; None: one in the runtime directory, called after ``name``.
         name: what this instance is called: letters, digits, ``.``, ``_`` and ``-``.
         env: environment variables for the workers, beyond the owner's own.
@@ -151,7 +152,7 @@ class DirtyConfig:
     max_surge: Annotated[int, Whole(least=0)] = 1
     max_unavailable: Annotated[int, Whole(least=0)] = 0
     max_starting: Annotated[int | None, Whole(limit=True)] = None
-    compute_threads: Annotated[int | None, Whole(limit=True)] = 1
+    compute_threads: Annotated[int | Literal["auto"] | None, WholeOrAuto(limit=True)] = 1
     socket: Annotated[str | None, Text(pattern=r"[^\0]+", wanted="the path of a socket", optional=True)] = None
     name: Annotated[
         str,

@@ -9,18 +9,20 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from loguru import logger
 
 from dirtybus.arbiter.arbiter import Arbiter
-from dirtybus.arbiter.environment import child_environment
+from dirtybus.arbiter.environment import child_environment, compute_rule
 from dirtybus.arbiter.exits import ExitStatus
 from dirtybus.arbiter.spawner import ChildProcess, ProcessSpawner
 from dirtybus.config import DirtyConfig
 from dirtybus.errors import BootFailed, WorkerLost
 from dirtybus.events import WorkerExited, WorkerReady
-from tests.arbiter.serving import BASIC, Diary, until
+from tests.arbiter.serving import BASIC, Diary, serving, until
 
 ODD = "tests.apps.odd:Odd"
 CONFIG = DirtyConfig.of(ODD)
@@ -275,3 +277,34 @@ def test_a_workers_environment_is_ours_then_the_limits_then_the_settings() -> No
     assert child["DIRTYBUS_SOCKET"] == os.path.abspath("bus.sock")
     unlimited = child_environment({}, DirtyConfig.of(BASIC, compute_threads=None))
     assert "OMP_NUM_THREADS" not in unlimited
+
+
+@pytest.mark.parametrize(
+    ("cores", "settings", "threads"),
+    [
+        (8, {"workers": 2}, 4),
+        (8, {"workers": 3}, 2),
+        (2, {"workers": 5}, 1),
+        (8, {"pool_size": "1-4"}, 2),
+    ],
+)
+def test_the_cores_are_divided_among_the_workers(
+    monkeypatch: pytest.MonkeyPatch, cores: int, settings: dict[str, Any], threads: int
+) -> None:
+    monkeypatch.setattr("dirtybus.arbiter.environment.cores", lambda: cores)
+    config = DirtyConfig.of(BASIC, compute_threads="auto", **settings)
+    assert child_environment({}, config)["OMP_NUM_THREADS"] == str(threads)
+    rule = compute_rule(config)
+    assert rule is not None
+    assert rule.startswith(f"compute_threads: {cores} cores / ")
+    assert rule.endswith(f" = {threads} in each")
+    assert compute_rule(DirtyConfig.of(BASIC, compute_threads=3)) is None
+
+
+async def test_workers_find_the_number_that_was_worked_out() -> None:
+    lines: list[str] = []
+    handler = logger.add(lines.append, level="INFO")
+    async with serving(compute_threads="auto", workers=1) as arbiter:
+        found = await arbiter.call(BASIC, "environment", "BLIS_NUM_THREADS")
+    logger.remove(handler)
+    assert any(f"/ 1 workers = {found} in each" in line for line in lines)

@@ -182,3 +182,13 @@ def test_replacing_nothing_changes_nothing(
     assert dataclasses.replace(config) == config
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     assert DirtyConfig.from_mapping(fields) == config
+
+
+def test_compute_threads_may_be_worked_out() -> None:
+    assert DirtyConfig.of(compute_threads=" Auto ").compute_threads == "auto"
+    assert DirtyConfig(compute_threads="auto").compute_threads == "auto"
+    assert DirtyConfig.of(compute_threads="3").compute_threads == 3
+    with pytest.raises(ConfigError, match="'many' is not a whole number"):
+        DirtyConfig.of(compute_threads="many")
+    with pytest.raises(ConfigError, match="-1 is out of range.*or 'auto'"):
+        DirtyConfig(compute_threads=-1)
