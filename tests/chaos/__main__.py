@@ -23,7 +23,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str]) -> int:
     """Let the storm pass that ``argv`` asks for; return 0 when every promise was kept, else 1."""
     given = _read(argv)
-    storm = Storm(seconds=given.seconds, seed=given.seed, without=frozenset(given.without))
+    without = frozenset(given.without)
+    storm = Storm(seconds=given.seconds, seed=given.seed, without=without, elastic=given.elastic)
     place = Path(tempfile.mkdtemp(prefix="dirtybus-storm-"))
     log.logger.remove()
     log.logger.add(place / "storm.log", level="DEBUG", format="{time:HH:mm:ss.SSS} {level} {message}")
@@ -46,6 +47,7 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the same seed, the same faults")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the findings there as well")
     parser.add_argument("--without", choices=sorted(FAULTS), action="append", default=[], help="leave out this fault")
+    parser.add_argument("--elastic", action="store_true", help="over a pool that grows, shrinks and recycles by itself")
     return parser.parse_args(argv)
 
 

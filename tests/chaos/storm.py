@@ -32,6 +32,7 @@ _WORKERS = 3
 _LOCAL_CALLERS = 28
 _PEOPLE = ("tasks", "threads", "cutting")
 #: what must be before the next fault: workers that are ready, local answers since the last, not too many under way
+_RECYCLE = {"max_requests": 60, "max_requests_jitter": 30, "max_age": 2.0}
 _MANNED, _ANSWERED, _UNDER_WAY = 2, 8, 8
 _LEAVE_S = 2.0
 RULES = Rules(patience_s=20.0, cancel_grace_s=0.3, margin_s=5.0, crash_limit=5)
@@ -39,12 +40,16 @@ RULES = Rules(patience_s=20.0, cancel_grace_s=0.3, margin_s=5.0, crash_limit=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """What kind of storm: the same seed plans the same faults and draws the same calls."""
+    """What kind of storm: the same seed plans the same faults and draws the same calls.
+
+    An ``elastic`` one rages over a pool that grows, shrinks and replaces its workers by itself meanwhile.
+    """
 
     seconds: float
     seed: int
     faults_per_s: float = 4.0
     without: Collection[str] = frozenset()
+    elastic: bool = False
 
     def plan(self) -> list[Planned]:
         return plan_faults(self.seed, self.seconds, per_s=self.faults_per_s, without=self.without)
@@ -105,7 +110,7 @@ class _Weather:
         self._missed: Counter[str] = Counter()
         self._left: list[str] = []
         code = Code(place)
-        config = DirtyConfig.of(FAIR, DEADLY, **_settings(place))
+        config = DirtyConfig.of(FAIR, DEADLY, **_settings(place, is_elastic=storm.elastic))
         arbiter = Arbiter(config, observer=self._diary.note)
         self._world = World(
             arbiter=arbiter,
@@ -231,9 +236,10 @@ async def rage(
     return report
 
 
-def _settings(place: Path) -> dict[str, Any]:
+def _settings(place: Path, *, is_elastic: bool) -> dict[str, Any]:
+    moving = {"pool_size": (2, _WORKERS + 2), "scale_up_after": 0.01, "max_idle_time": 0.1, "recycle": _RECYCLE}
     return {
-        "workers": _WORKERS,
+        **(moving if is_elastic else {"workers": _WORKERS}),
         "threads": 2,
         "timeout": 0,
         "socket": str(place / "storm.sock"),

@@ -27,6 +27,13 @@ def test_a_plan_has_every_fault_but_those_left_out_and_keeps_to_its_time() -> No
 
 
 @pytest.mark.timeout(120)
+async def test_a_pool_that_grows_shrinks_and_recycles_by_itself_keeps_every_promise_too(tmp_path: Path) -> None:
+    report = await rage(Storm(seconds=5, seed=4, elastic=True), tmp_path)
+    assert report.is_clean, tables(report)
+    assert report.kills >= 3, tables(report)
+
+
+@pytest.mark.timeout(120)
 async def test_a_short_storm_loses_doubles_and_confuses_nothing(tmp_path: Path) -> None:
     report = await rage(Storm(seconds=5, seed=3), tmp_path)
     assert report.is_clean, tables(report)
