@@ -75,6 +75,15 @@ def test_no_worker_comes_for_calls_that_were_short_enough() -> None:
     assert pool.step(Ticked(), 9.0) == []
 
 
+def test_calls_that_waited_before_do_not_count_for_those_that_wait_now() -> None:
+    pool = elastic(size=(1, 3), scale_up_after_s=0.5)
+    submit(pool, 1, 2, now=1.0)
+    pool.step(Finished(W1, C1), 1.2)
+    assert submit(pool, 3, now=5.0) == []
+    assert pool.wake_at() == 5.5
+    assert pool.step(Ticked(), 5.5) == [Spawn(W2, (APP,))]
+
+
 def test_a_worker_that_is_coming_counts_with_all_its_threads() -> None:
     pool = elastic(size=(0, 3), threads=2, scale_up_after_s=0.0)
     assert submit(pool, 1, 2) == [Spawn(W1, (APP,))]
