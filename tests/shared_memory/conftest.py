@@ -19,6 +19,7 @@ def peer() -> Iterator[Peer]:
 @pytest.fixture(autouse=True)
 def leaves_no_descriptor() -> Iterator[None]:
     shared_memory.is_available()
+    gc.collect()  # what tests before this one left to the collector is not ours
     before = descriptors()
     yield
     gc.collect()
